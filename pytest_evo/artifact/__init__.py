@@ -1,0 +1,1 @@
+"""The artifact: its schema, its content-addressed versions, what may be edited."""

@@ -1,0 +1,1 @@
+"""Rollouts to evidence to diagnoses."""

@@ -1,0 +1,66 @@
+"""The one exception tree.
+
+EvoError
+├── UsageProblem            what a person typed or configured; pytest exits with 4
+│   ├── SettingsProblem     a setting, with its file and key
+│   ├── ArtifactProblem     the artifact directory or its schema
+│   ├── SuiteProblem        the collected cases or their split
+│   ├── BudgetProblem       a budget that cannot pay for a run
+│   └── RunDirectoryProblem a run directory that cannot be used
+│       └── JournalDamaged  a journal that is broken in the middle
+├── ProposalRefused         an answer of a proposer that is not evaluated
+├── ProposerExhausted       a proposer that has nothing left to propose
+└── WorkersLost             no worker is left to run rollouts
+"""
+
+from __future__ import annotations
+
+
+class EvoError(Exception):
+    """The root of everything pytest-evo raises on purpose."""
+
+
+class UsageProblem(EvoError):
+    """A person has to change something; the message says what to type.
+
+    The plugin turns it into ``pytest.UsageError`` (exit code 4).
+    """
+
+
+class SettingsProblem(UsageProblem):
+    """A setting is unknown, malformed or contradicts another one."""
+
+
+class ArtifactProblem(UsageProblem):
+    """The artifact is missing, empty, outside the rootdir or against its schema."""
+
+
+class SuiteProblem(UsageProblem):
+    """The collected cases cannot serve as an evaluator."""
+
+
+class BudgetProblem(UsageProblem):
+    """The budget cannot pay for a run; the message names the figure that can."""
+
+
+class RunDirectoryProblem(UsageProblem):
+    """The run directory is held, foreign, of another version or unwritable."""
+
+
+class JournalDamaged(RunDirectoryProblem):
+    """A journal record before the tail is broken; the message has its number."""
+
+
+class ProposalRefused(EvoError):
+    """A proposal that costs no rollout: it broke a rule or changed nothing.
+
+    ``str(error)`` is the feedback that the proposer gets.
+    """
+
+
+class ProposerExhausted(EvoError):
+    """The proposer has nothing left to propose; the run ends softly."""
+
+
+class WorkersLost(EvoError):
+    """Workers keep dying without progress; the run ends with exit code 17."""

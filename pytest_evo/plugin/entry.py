@@ -1,0 +1,1 @@
+"""The pytest plugin: options, fixtures, registration. Kept light: loaded by every run."""

@@ -1,0 +1,1 @@
+"""What keeps one candidate from reaching another."""

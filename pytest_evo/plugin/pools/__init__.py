@@ -1,0 +1,1 @@
+"""Evaluators over different transports."""

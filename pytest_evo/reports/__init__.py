@@ -1,0 +1,1 @@
+"""Reports compute; others print."""

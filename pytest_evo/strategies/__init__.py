@@ -1,0 +1,1 @@
+"""Named presets that combine the parts of the engine."""

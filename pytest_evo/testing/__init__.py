@@ -1,0 +1,1 @@
+"""Contract suites and doubles, for this project and for users."""
