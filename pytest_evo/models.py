@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import field
 from enum import StrEnum
+from typing import Any
+from typing import TYPE_CHECKING
 from typing import TypeAlias
 
 CaseId: TypeAlias = str
@@ -13,7 +15,10 @@ CaseId: TypeAlias = str
 CandidateId: TypeAlias = str
 """``c0000`` is the start, ``c0012`` the child of iteration 12, ``c0012-1`` its chain."""
 TreeHash: TypeAlias = str
-Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+if TYPE_CHECKING:
+    Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+else:
+    Json = Any  # pydantic cannot follow an alias that names itself
 ScoreVector: TypeAlias = Mapping[CaseId, float]
 
 START: CandidateId = "c0000"
