@@ -1,1 +1,1 @@
-"""Reports compute; others print."""
+"""Reports compute text from plain values of a run; others print and write it."""
