@@ -10,6 +10,7 @@ EvoError
 │       └── JournalDamaged  a journal that is broken in the middle
 ├── ProposalRefused         an answer of a proposer that is not evaluated
 ├── ProposerExhausted       a proposer that has nothing left to propose
+├── MessageRefused          a message between controller and worker that is malformed
 └── WorkersLost             no worker is left to run rollouts
 """
 
@@ -60,6 +61,10 @@ class ProposalRefused(EvoError):
 
 class ProposerExhausted(EvoError):
     """The proposer has nothing left to propose; the run ends softly."""
+
+
+class MessageRefused(EvoError):
+    """A message between controller and worker is malformed or of another version."""
 
 
 class WorkersLost(EvoError):

@@ -1,0 +1,329 @@
+"""What controller and workers say to each other: versioned, validated on receipt.
+
+On the wire a message is one ``bytes`` object, so that every transport can carry it: the
+length of the header, the header as ASCII JSON (lone surrogates survive as escapes),
+then the payload as it is: a blob's content, or the JSON of a rollout that nobody
+between the test process and the controller needs to read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from dataclasses import field
+from dataclasses import fields
+from dataclasses import is_dataclass
+from dataclasses import MISSING
+from enum import StrEnum
+from types import NoneType
+from types import UnionType
+from typing import Any
+from typing import ClassVar
+from typing import get_args
+from typing import get_origin
+from typing import get_type_hints
+from typing import TypeAlias
+from typing import TypeVar
+from typing import Union
+
+from pytest_evo.errors import MessageRefused
+from pytest_evo.models import CandidateId
+from pytest_evo.models import CaseId
+from pytest_evo.models import CaseMark
+from pytest_evo.models import Json
+from pytest_evo.models import Reach
+from pytest_evo.models import TreeEntry
+from pytest_evo.models import TreeHash
+
+VERSION = 1
+NO_REACH = Reach()
+_LENGTH = 4  # bytes of the header's length
+
+
+class Mode(StrEnum):
+    """In what kind of process a request runs."""
+
+    FORK = "fork"
+    FRESH = "fresh"
+    WORKSPACE = "workspace"
+
+
+# -- controller to worker ----------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Run these cases of one candidate, in order, in one isolated process."""
+
+    kind: ClassVar[str] = "run"
+    id: str
+    candidate: CandidateId
+    tree: TreeHash
+    manifest: tuple[TreeEntry, ...]
+    runs: tuple[tuple[CaseId, int], ...]  # (case, repeat)
+    timeouts: tuple[float, ...]  # seconds, one per run
+    mode: Mode = Mode.FORK
+    mount: bool = False
+    seed: int = 0
+    attempt: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """The content of one file, asked for with :class:`Need`."""
+
+    kind: ClassVar[str] = "blob"
+    id: str  # sha256 of the content
+    payload: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Kill a request; its unfinished runs are not reported any more."""
+
+    kind: ClassVar[str] = "cancel"
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Leave the loop; ``now`` kills what runs instead of waiting for it."""
+
+    kind: ClassVar[str] = "stop"
+    id: str = ""
+    now: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Configure:
+    """Settings that became known after the worker had started."""
+
+    kind: ClassVar[str] = "configure"
+    id: str = ""
+    settings: Mapping[str, Json] = field(default_factory=dict)
+
+
+# -- worker to controller ----------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """A worker has collected and waits for requests."""
+
+    kind: ClassVar[str] = "hello"
+    id: str  # the worker's name
+    pid: int
+    host: str
+    marks: tuple[CaseMark, ...] = ()
+    how: str = ""  # how the cases were chosen
+    collected: tuple[str, ...] = ()  # ids of all items, in this worker's order
+    errors: tuple[str, ...] = ()  # collection errors
+    reach: Reach = NO_REACH  # artifact files reached during collection
+    mount: str | None = None  # why the artifact cannot be mounted; None: it can
+    fork: str | None = None  # why this process must not fork; None: it may
+    threads: tuple[str, ...] = ()  # the project's own threads, alive after collection
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Contents that the worker lacks for a request."""
+
+    kind: ClassVar[str] = "need"
+    id: str  # the request
+    hashes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The set-up of a case begins: from here on the rollout counts."""
+
+    kind: ClassVar[str] = "started"
+    id: str
+    case: CaseId
+    repeat: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A rollout ended; ``payload`` is the JSON of an ``itemrun.RawRollout``."""
+
+    kind: ClassVar[str] = "rollout"
+    id: str
+    case: CaseId
+    repeat: int
+    started: bool = True
+    reach: Reach = NO_REACH
+    project_files: tuple[str, ...] = ()
+    payload: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A child of a request is gone and its copy of the candidate was checked.
+
+    ``violation`` holds for the rollouts since the last such message. ``more`` tells
+    that the request goes on in another child.
+    """
+
+    kind: ClassVar[str] = "done"
+    id: str
+    violation: str | None = None
+    more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """Something a person should know of a worker."""
+
+    kind: ClassVar[str] = "log"
+    id: str = ""
+    text: str = ""
+
+
+ToWorker: TypeAlias = Run | Blob | Cancel | Stop | Configure
+ToController: TypeAlias = Hello | Need | Started | Finished | Done | Log
+Message: TypeAlias = ToWorker | ToController
+
+_KINDS: Mapping[str, type[Message]] = {
+    cls.kind: cls for cls in (*get_args(ToWorker), *get_args(ToController))
+}
+
+
+def encode(message: Message) -> bytes:
+    """The wire form of a message."""
+    header: dict[str, Any] = {"v": VERSION, "kind": message.kind}
+    payload = b""
+    for name in _names(type(message)):
+        value = getattr(message, name)
+        if name == "payload":
+            payload = value
+        else:
+            header[name] = plain(value)
+    head = json.dumps(header, separators=(",", ":")).encode("ascii")
+    return len(head).to_bytes(_LENGTH, "big") + head + payload
+
+
+def decode(data: object) -> Message:
+    """Read a message back.
+
+    Raises:
+        MessageRefused: the bytes are no message of this version.
+    """
+    if not isinstance(data, bytes):
+        raise MessageRefused(f"a message came as {type(data).__name__}, not as bytes")
+    end = _LENGTH + int.from_bytes(data[:_LENGTH], "big")
+    try:
+        header = json.loads(data[_LENGTH:end].decode("ascii"))
+    except (ValueError, RecursionError) as error:
+        raise MessageRefused(f"a message header is not JSON: {error}") from None
+    if not isinstance(header, dict) or header.pop("v", None) != VERSION:
+        raise MessageRefused(
+            f"a message is not of version {VERSION}; controller and workers must have "
+            "the same pytest-evo installed"
+        )
+    cls = _KINDS.get(str(header.pop("kind", None)))
+    if cls is None:
+        raise MessageRefused("a message is of no known kind")
+    if "payload" in _names(cls):
+        header["payload"] = data[end:]
+    return read(cls, header)
+
+
+_T = TypeVar("_T")
+
+
+def plain(value: Any) -> Any:
+    """A value of the models as JSON-like data."""
+    if isinstance(value, (str, int, float, bool, NoneType)):
+        return value
+    if is_dataclass(value) and not isinstance(value, type):
+        return {name: plain(getattr(value, name)) for name in _names(type(value))}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    return [plain(item) for item in value]
+
+
+def read(cls: type[_T], data: object) -> _T:
+    """Build a frozen dataclass from plain data, checking every field.
+
+    Raises:
+        MessageRefused: a field is unknown, absent or of another type.
+    """
+    if not isinstance(data, dict):
+        raise MessageRefused(f"{cls.__name__} came as {type(data).__name__}")
+    hints, required = _shape(cls)
+    if unknown := data.keys() - hints.keys():
+        raise MessageRefused(f"{cls.__name__} has no field {min(unknown)!r}")
+    if absent := required - data.keys():
+        raise MessageRefused(f"{cls.__name__} came without {min(absent)!r}")
+    return cls(
+        **{
+            name: _check(hints[name], value, f"{cls.__name__}.{name}")
+            for name, value in data.items()
+        }
+    )
+
+
+def _names(cls: Any) -> tuple[str, ...]:
+    return tuple(_shape(cls)[0])
+
+
+_Shape: TypeAlias = tuple[dict[str, Any], frozenset[str]]
+_SHAPES: dict[Any, _Shape] = {}
+
+
+def _shape(cls: Any) -> _Shape:
+    """The fields of a dataclass with their types, and which of them are required."""
+    if cls not in _SHAPES:
+        hints = get_type_hints(cls)
+        required = frozenset(
+            item.name
+            for item in fields(cls)
+            if item.default is MISSING and item.default_factory is MISSING
+        )
+        named = {item.name: hints[item.name] for item in fields(cls)}
+        _SHAPES[cls] = (named, required)
+    return _SHAPES[cls]
+
+
+def _check(hint: Any, value: object, where: str) -> Any:
+    """Return ``value`` as ``hint`` wants it, lists as tuples."""
+    if hint in _SCALARS:
+        if type(value) in _SCALARS[hint]:
+            return float(value) if hint is float else value  # type: ignore[arg-type]
+    elif isinstance(hint, type) and issubclass(hint, StrEnum):
+        if isinstance(value, str) and value in list(hint):
+            return hint(value)
+    elif is_dataclass(hint):
+        return read(hint, value)  # type: ignore[arg-type]
+    else:
+        return _check_generic(hint, value, where)
+    raise MessageRefused(f"{where} came as {str(value)[:40]!r}")
+
+
+_SCALARS: Mapping[Any, tuple[type, ...]] = {
+    str: (str,),
+    int: (int,),
+    float: (float, int),
+    bool: (bool,),
+    bytes: (bytes,),
+    NoneType: (NoneType,),
+}
+
+
+def _check_generic(hint: Any, value: object, where: str) -> Any:
+    origin, args = get_origin(hint), get_args(hint)
+    if origin in (UnionType, Union):
+        if value is None and NoneType in args:
+            return None
+        (inner,) = (arg for arg in args if arg is not NoneType)
+        return _check(inner, value, where)
+    if origin is tuple and isinstance(value, (list, tuple)):
+        if args[-1] is Ellipsis:
+            return tuple(_check(args[0], item, where) for item in value)
+        if len(value) == len(args):
+            return tuple(map(_check, args, value, (where,) * len(args)))
+    if origin is Mapping and isinstance(value, dict):
+        return value
+    raise MessageRefused(f"{where} came as {type(value).__name__}")
