@@ -1,0 +1,94 @@
+"""Values of tests as plain data: bounded, free of addresses, safe to send."""
+
+from __future__ import annotations
+
+import math
+import re
+import reprlib
+from typing import Any
+
+_ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{4,}")
+LONGEST_TEXT = 100_000
+LONGEST_LIST = 1_000
+_DEEPEST = 8
+
+
+def _reader(limit: int) -> reprlib.Repr:
+    reader = reprlib.Repr()
+    reader.maxlevel = 6
+    reader.maxstring = reader.maxother = reader.maxlong = limit
+    reader.maxlist = reader.maxtuple = reader.maxdict = limit
+    reader.maxset = reader.maxfrozenset = reader.maxdeque = reader.maxarray = limit
+    return reader
+
+
+_SHORT = _reader(2_000)
+
+
+def without_addresses(text: str) -> str:
+    """The text with memory addresses made equal, so that two runs say the same."""
+    return _ADDRESS.sub("0x...", text)
+
+
+def cut(text: str, limit: int = LONGEST_TEXT) -> str:
+    """The text, or its two ends with a note of what is missing between them."""
+    if len(text) <= limit:
+        return text
+    head = limit // 2
+    left_out = len(text) - limit
+    return f"{text[:head]}\n... {left_out} characters left out ...\n{text[-head:]}"
+
+
+def plain(value: object, depth: int = 0) -> Any:
+    """The value as JSON can hold it; what is no plain data becomes its repr.
+
+    Long texts and lists are cut, NaN and infinities become texts, names of mappings
+    become strings. Nothing is raised, whatever the value's own methods do.
+    """
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return cut(str.__str__(value))
+    if isinstance(value, int):
+        number = int.__index__(value)
+        # json and int() both refuse to read or write more than 4300 digits
+        return number if number.bit_length() < 1_024 else _text(number)
+    if isinstance(value, float):
+        number_ = float.__float__(value)
+        return number_ if math.isfinite(number_) else str(number_)
+    if depth < _DEEPEST:
+        if isinstance(value, dict):
+            pairs = list(dict.items(value))[:LONGEST_LIST]
+            return {_name(key): plain(item, depth + 1) for key, item in pairs}
+        if isinstance(value, (list, tuple)):
+            kind = list if isinstance(value, list) else tuple
+            # not through the value's own methods, which may do anything
+            members = kind.__getitem__(value, slice(LONGEST_LIST))  # type: ignore[index]
+            return [plain(item, depth + 1) for item in members]
+        if type(value) in (set, frozenset):
+            texts = [_text(item) for item in value]  # type: ignore[attr-defined]
+            return sorted(texts)[:LONGEST_LIST]
+    return _number_of_a_library(value)
+
+
+def _number_of_a_library(value: object) -> Any:
+    """Scalars of numpy and friends register themselves as numbers."""
+    from numbers import Integral
+    from numbers import Real
+
+    try:
+        if isinstance(value, Integral):
+            return plain(int(value))
+        if isinstance(value, Real):
+            return plain(float(value))
+    except (ArithmeticError, TypeError, ValueError):
+        return _text(value)
+    return _text(value)
+
+
+def _name(key: object) -> str:
+    return cut(str.__str__(key), 2_000) if isinstance(key, str) else _text(key)
+
+
+def _text(value: object) -> str:
+    return without_addresses(cut(_SHORT.repr(value), 2_000))
