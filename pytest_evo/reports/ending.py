@@ -1,0 +1,233 @@
+"""Lines at the end of a run: pure functions, nothing here prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Sequence
+
+from pytest_evo.models import Claim
+from pytest_evo.models import START
+from pytest_evo.models import Status
+from pytest_evo.reports.console import count
+from pytest_evo.reports.console import Line
+from pytest_evo.reports.model import audit_warnings
+from pytest_evo.reports.model import role_rows
+from pytest_evo.reports.model import RunReport
+from pytest_evo.reports.model import Standing
+from pytest_evo.reports.model import standings
+from pytest_evo.reports.text import cap
+from pytest_evo.reports.text import visible
+
+SHOWN_CANDIDATES = 8
+SHOWN_CASES = 10
+SHOWN_DIFF_LINES = 60
+
+
+def result_lines(
+    run: RunReport,
+    run_argument: str = "last",
+    *,
+    applied: bool = False,
+    ascii_only: bool = False,
+) -> list[Line]:
+    """Everything a person sees at the end of a run."""
+    blocks = [
+        table_lines(run),
+        claim_lines(run),
+        worse_lines(run, ascii_only=ascii_only),
+        warning_lines(run, ascii_only=ascii_only),
+        diff_lines(run.diff, ascii_only=ascii_only),
+        cost_lines(run),
+        stop_lines(run, ascii_only=ascii_only),
+        next_lines(run, run_argument, applied=applied),
+    ]
+    lines: list[Line] = []
+    for block in blocks:
+        if block:
+            lines += [Line(""), *block] if lines else block
+    return lines
+
+
+def table_lines(run: RunReport, limit: int = SHOWN_CANDIDATES) -> list[Line]:
+    """The best candidates, aligned; the start is always among them."""
+    found = standings(run)
+    shown = found[:limit]
+    if not any(one.record.id == START for one in shown):
+        shown = shown[: limit - 1] + [one for one in found if one.record.id == START]
+    head = ["candidate", "parent", "status", "train", "val", "gain", "test"]
+    head += ["rollouts", "usd"]
+    rows = [_row(run, one) for one in shown]
+    widths = [max(len(row[n]) for row in [head, *rows]) for n in range(len(head))]
+    lines = [Line(_aligned(head, widths), "bold")]
+    for one, row in zip(shown, rows, strict=True):
+        style = "green" if one.record.id == run.winner != START else ""
+        lines.append(Line(_aligned(row, widths), style))
+    if len(found) > len(shown):
+        lines.append(Line(f"and {len(found) - len(shown)} more", "dim"))
+    return lines
+
+
+def _row(run: RunReport, one: Standing) -> list[str]:
+    record = one.record
+    star = " *" if record.id == run.winner else ""
+    return [
+        visible(record.id) + star,
+        visible(record.parent or "-"),
+        record.status.value,
+        _score(one.train),
+        _score(one.val),
+        "-" if record.id == START else _signed(one.val_gain),
+        _score(one.test),
+        f"{one.rollouts:,}",
+        "?" if one.usd is None else f"{one.usd:.4f}" if one.usd else "-",
+    ]
+
+
+def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
+    left = 3  # words to the left, numbers to the right
+    cells = [
+        text.ljust(width) if n < left else text.rjust(width)
+        for n, (text, width) in enumerate(zip(row, widths, strict=True))
+    ]
+    return "  ".join(cells).rstrip()
+
+
+def claim_text(claim: Claim) -> str:
+    """The claim in one line of plain words."""
+    where = f"{claim.split.value}, {count(claim.cases, 'case')}"
+    label = " IN-SAMPLE, biased upward by selection" if claim.in_sample else ""
+    return (
+        f"start {claim.start:.3f} -> winner {claim.winner:.3f} on {where}: "
+        f"{claim.difference:+.3f}, 95 % interval "
+        f"[{claim.low:+.3f}, {claim.high:+.3f}], paired{label}"
+    )
+
+
+def claim_lines(run: RunReport) -> list[Line]:
+    """Start against winner, or why there is no such figure."""
+    if run.winner == START:
+        return [Line("no better candidate was found: the start stays", "yellow")]
+    if run.final is None:
+        return [Line("the winner was not measured: the run did not finish", "yellow")]
+    claim = run.final.claim
+    proven = claim.low > 0 and not claim.in_sample
+    return [Line(claim_text(claim), "green" if proven else "yellow")]
+
+
+def worse_lines(run: RunReport, *, ascii_only: bool = False) -> list[Line]:
+    """The cases on which the winner is worse than the start."""
+    worse = run.final.claim.worse if run.final is not None else ()
+    if not worse:
+        return []
+    lines = [Line(f"worse on {count(len(worse), 'case')}:", "bold")]
+    for case in worse[:SHOWN_CASES]:
+        lines.append(Line(f"  {visible(cap(case, 200), ascii_only=ascii_only)}", "red"))
+    if len(worse) > SHOWN_CASES:
+        lines.append(Line(f"  and {len(worse) - SHOWN_CASES} more", "dim"))
+    return lines
+
+
+def warning_lines(run: RunReport, *, ascii_only: bool = False) -> list[Line]:
+    """Audit metrics that fell while the score rose."""
+    return [
+        Line(
+            f"warning: audit metric {visible(name, ascii_only=ascii_only)} fell from "
+            f"{start:.3f} to {winner:.3f} while the score rose",
+            "yellow",
+        )
+        for name, start, winner in audit_warnings(run)
+    ]
+
+
+def diff_lines(
+    diff: str, *, limit: int | None = SHOWN_DIFF_LINES, ascii_only: bool = False
+) -> list[Line]:
+    """A unified diff, line by line; the caller decides whether styles are shown."""
+    texts = diff.split("\n")
+    if texts and not texts[-1]:
+        texts.pop()
+    shown = texts if limit is None else texts[:limit]
+    lines = [
+        Line(visible(cap(text, 500), ascii_only=ascii_only), _diff_style(text))
+        for text in shown
+    ]
+    if len(texts) > len(shown):
+        left = len(texts) - len(shown)
+        lines.append(Line(f"... {left} more lines: pytest-evo diff", "dim"))
+    return lines
+
+
+def _diff_style(text: str) -> str:
+    if text.startswith(("+++", "---", "diff ")):
+        return "bold"
+    return {"+": "green", "-": "red", "@": "cyan"}.get(text[:1], "")
+
+
+def cost_lines(run: RunReport) -> list[Line]:
+    """Rollouts by purpose and model spend by role."""
+    lines = []
+    if run.spent:
+        total = sum(run.spent.values())
+        by = ", ".join(f"{name} {number:,}" for name, number in run.spent.items())
+        lines.append(Line(f"rollouts: {total:,} ({visible(by)})"))
+    for role, usage in role_rows(run):
+        usd = "price unknown" if usage.usd is None else f"${usage.usd:.4f}"
+        lines.append(
+            Line(
+                f"{visible(role)}: {count(usage.calls, 'model call')}, "
+                f"{usage.tokens:,} tokens, {usd}"
+            )
+        )
+    return lines
+
+
+def stop_lines(run: RunReport, *, ascii_only: bool = False) -> list[Line]:
+    """Why the run ended."""
+    if run.stop is None:
+        return [Line("the run has not ended, or it was killed", "yellow")]
+    text = f"ended after {count(run.stop.iterations, 'iteration')}: {run.stop.reason}"
+    if run.stop.detail:
+        text += f" ({run.stop.detail})"
+    return [Line(visible(text, ascii_only=ascii_only))]
+
+
+def next_lines(
+    run: RunReport, run_argument: str = "last", *, applied: bool = False
+) -> list[Line]:
+    """What to type now."""
+    commands = next_commands(run, run_argument, applied=applied)
+    return [Line(f"next: {command}", "bold") for command in commands]
+
+
+def next_commands(
+    run: RunReport, run_argument: str = "last", *, applied: bool = False
+) -> list[str]:
+    """The commands that fit the state of the run, most useful first."""
+    commands = []
+    if run.winner != START:
+        commands.append("git diff" if applied else f"pytest-evo apply {run_argument}")
+    if not run.complete:
+        commands.append(f"pytest --evolve --evo-resume={run_argument}")
+    commands.append(f"pytest-evo show {run_argument}")
+    return commands
+
+
+def lineage(run: RunReport) -> Iterable[str]:
+    """One line per iteration: parent, child or nothing, depth, rollouts, reason."""
+    steps = {c.id: c for c in run.candidates if c.status is not Status.START}
+    for closed in run.iterations:
+        chain = [c.id for c in steps.values() if c.iteration == closed.iteration]
+        result = f"accepted {closed.child}" if closed.accepted else "nothing accepted"
+        tried = " > ".join([closed.parent, *chain])
+        yield visible(
+            f"{closed.iteration:>4}  {tried}: {result}; "
+            f"{count(closed.rollouts, 'rollout')}; {closed.reason}"
+        )
+
+
+def _score(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+def _signed(value: float | None) -> str:
+    return "-" if value is None else f"{value:+.3f}"
