@@ -1,0 +1,44 @@
+"""File contents by their sha256: what a store has to do, and one in memory."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Protocol
+
+
+class BlobStore(Protocol):
+    """Keeps contents for ever under the sha256 of their bytes."""
+
+    def put(self, data: bytes) -> str:
+        """Keep some bytes; return their sha256 in hex. Twice is the same as once."""
+
+    def get(self, sha256: str) -> bytes:
+        """Give the bytes back.
+
+        Raises:
+            KeyError: they were never put here.
+        """
+
+    def has(self, sha256: str) -> bool:
+        """Whether the bytes are here."""
+
+
+class MemoryBlobs:
+    """A store that ends with the process."""
+
+    def __init__(self) -> None:
+        self._blobs: dict[str, bytes] = {}
+
+    def put(self, data: bytes) -> str:
+        """Keep some bytes."""
+        name = hashlib.sha256(data).hexdigest()
+        self._blobs[name] = data
+        return name
+
+    def get(self, sha256: str) -> bytes:
+        """Give the bytes back."""
+        return self._blobs[sha256]
+
+    def has(self, sha256: str) -> bool:
+        """Whether the bytes are here."""
+        return sha256 in self._blobs

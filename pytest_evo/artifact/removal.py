@@ -1,0 +1,60 @@
+"""Removing what candidates leave behind: read-only, unreadable or very deep folders."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from pathlib import Path
+
+
+def remove(directory: Path) -> None:
+    """Remove a directory with read-only, unreadable or very deep folders in it.
+
+    No link is followed; a link is removed itself. A missing directory is fine.
+
+    Raises:
+        OSError: something in it is not ours.
+    """
+    if directory.is_symlink() or directory.is_file():
+        directory.unlink()
+        return
+    try:
+        shutil.rmtree(directory)
+    except FileNotFoundError:
+        return
+    except (OSError, RecursionError):
+        _remove_by_force(directory)
+
+
+def _remove_by_force(top: Path) -> None:
+    """Lift what is deep to the top, so that neither depth nor modes can stop it."""
+    token = secrets.token_hex(8)  # no name of a candidate's may be in the way
+    number = 0
+    _open_up(top)
+    while folders := _remove_files(top):
+        for folder in folders:
+            _open_up(folder)
+            for inner in _remove_files(folder):
+                _open_up(inner)  # a folder that moves has to be writable itself
+                number += 1
+                inner.rename(top / f".{token}-{number}")
+            folder.rmdir()
+    top.rmdir()
+
+
+def _remove_files(folder: Path) -> list[Path]:
+    """Remove what is not a folder; return the folders."""
+    folders = []
+    with os.scandir(folder) as found:
+        for entry in list(found):
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(folder / entry.name)
+            else:
+                (folder / entry.name).unlink()
+    return folders
+
+
+def _open_up(folder: Path) -> None:
+    if not folder.is_symlink():
+        folder.chmod(0o700)
