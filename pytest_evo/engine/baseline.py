@@ -1,0 +1,221 @@
+"""The baseline: every case once, noise, reach, splits. The case set is frozen here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
+from dataclasses import replace
+
+from pytest_evo.engine.budget import Budget
+from pytest_evo.engine.dispatch import Dispatcher
+from pytest_evo.engine.dispatch import Work
+from pytest_evo.engine.noise import judge_noise
+from pytest_evo.engine.noise import sample_for_noise
+from pytest_evo.engine.noise import TIMES
+from pytest_evo.engine.parts import Parts
+from pytest_evo.engine.parts import Plan
+from pytest_evo.engine.scopelog import ScopeLog
+from pytest_evo.engine.scoring import SCORED
+from pytest_evo.engine.splitting import deal
+from pytest_evo.errors import BudgetProblem
+from pytest_evo.errors import SuiteProblem
+from pytest_evo.events import CandidateRecorded
+from pytest_evo.events import CasesFrozen
+from pytest_evo.events import Event
+from pytest_evo.events import RolloutRecorded
+from pytest_evo.models import Candidate
+from pytest_evo.models import Case
+from pytest_evo.models import CaseId
+from pytest_evo.models import CaseMark
+from pytest_evo.models import EPSILON
+from pytest_evo.models import Outcome
+from pytest_evo.models import Purpose
+from pytest_evo.models import Rollout
+from pytest_evo.models import Split
+from pytest_evo.models import START
+from pytest_evo.models import Status
+
+PROBED = 20
+"""Cases that run once more without the artifact where none seems to reach it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What the baseline costs, before anything is known of the suite."""
+
+    cases: int
+    noise: int
+    reserve: int
+
+    @property
+    def total(self) -> int:
+        """Rollouts before the first proposal, and those kept for the end."""
+        return self.cases + self.noise + self.reserve
+
+
+def estimate(marks: Sequence[CaseMark], plan: Plan) -> Estimate:
+    """The smallest cost of baseline, noise and reserve for a deterministic suite."""
+    open_cases = sum(1 for mark in marks if mark.deterministic is None)
+    noise = 0 if plan.noise == "none" else (TIMES - 1) * min(20, open_cases)
+    shares = plan.fractions or (0.4, 0.3, 0.3 if len(marks) >= 40 else 0.0)
+    return Estimate(len(marks), noise, int(shares[2] * len(marks)))
+
+
+class Baseline:
+    """Runs the start artifact on everything that was collected."""
+
+    def __init__(
+        self, parts: Parts, plan: Plan, budget: Budget, dispatcher: Dispatcher
+    ) -> None:
+        self._parts = parts
+        self._plan = plan
+        self._budget = budget
+        self._dispatcher = dispatcher
+        self._start = Candidate(START, plan.start)
+
+    async def run(self, log: ScopeLog) -> list[Event]:
+        """Measure, freeze and return the canonical events of the scope.
+
+        Raises:
+            BudgetProblem: the budget cannot score the start once.
+            SuiteProblem: no case can be scored, or none reaches the artifact.
+        """
+        self._check_budget()
+        ids = [mark.id for mark in self._parts.marks]
+        first = await self._measure(self._start, ids, 0, Purpose.BASELINE, log)
+        rollouts: dict[CaseId, list[Rollout]] = {row.case: [row] for row in first}
+        usable, excluded = self._freeze(rollouts)
+        await self._check_reach(usable, rollouts, log)
+        self._parts.calibrate(first)
+        await self._repeat(usable, rollouts, log)
+        noise = judge_noise(
+            usable, {case.id: rollouts[case.id] for case in usable}, self._plan.noise
+        )
+        start = CandidateRecorded(START, None, self._plan.start, Status.START)
+        splits = {case.id: case.split for case in usable}
+        return [
+            CasesFrozen(tuple(usable), tuple(excluded)),
+            start,
+            *(_with_split(event, splits) for event in log.events),
+            noise,
+        ]
+
+    def _check_budget(self) -> None:
+        limit = self._budget.limits.rollouts
+        if limit is None:
+            return
+        need = estimate(self._parts.marks, self._plan)
+        if limit < need.total:
+            raise BudgetProblem(
+                f"--budget-rollouts={limit} is less than the run needs before its "
+                f"first proposal: {need.cases} for the baseline, {need.noise} to "
+                f"measure noise, {need.reserve} kept for the final measurement. "
+                f"Give at least {need.total + max(50, need.cases)}; nothing was run."
+            )
+
+    async def _measure(
+        self,
+        candidate: Candidate,
+        cases: Sequence[CaseId],
+        repeat: int,
+        purpose: Purpose,
+        log: ScopeLog,
+    ) -> list[Rollout]:
+        runs = tuple((case, repeat) for case in cases)
+        return await self._dispatcher.run(Work(candidate, runs, purpose, 0), log)
+
+    def _freeze(
+        self, rollouts: Mapping[CaseId, Sequence[Rollout]]
+    ) -> tuple[list[Case], list[tuple[CaseId, str]]]:
+        marks = self._parts.marks
+        outcomes = {case: rows[0].outcome for case, rows in rollouts.items()}
+        usable = [mark for mark in marks if outcomes[mark.id] in SCORED]
+        excluded = [
+            (mark.id, f"{outcomes[mark.id].value} at the baseline")
+            for mark in marks
+            if outcomes[mark.id] not in SCORED
+        ]
+        if not usable:
+            first = "; ".join(f"{case}: {why}" for case, why in excluded[:3])
+            raise SuiteProblem(
+                f"none of the {len(marks)} cases passed or failed at the baseline "
+                f"({first}). Run plain pytest and mend the suite first."
+            )
+        ids = {mark.id for mark in usable}
+        explicit = {
+            case: split for case, split in self._plan.splits.items() if case in ids
+        }
+        splits = deal(usable, outcomes, explicit, self._plan.fractions, self._plan.seed)
+        return [as_case(mark, splits, outcomes) for mark in usable], excluded
+
+    async def _check_reach(
+        self,
+        cases: Sequence[Case],
+        rollouts: Mapping[CaseId, Sequence[Rollout]],
+        log: ScopeLog,
+    ) -> None:
+        """Stop where nothing reaches the artifact: nothing could be optimised."""
+        for case in cases:
+            reach = rollouts[case.id][0].reach
+            if reach.files or reach.stale or not reach.exact:
+                return
+        probe = Candidate(f"{START}-probe", self._parts.workshop.empty())
+        sample = [case.id for case in cases[:PROBED]]
+        again = await self._measure(probe, sample, 0, Purpose.PROBE, log)
+        if all(_same(rollouts[row.case][0], row) for row in again):
+            raise SuiteProblem(
+                f"no case reaches the artifact {self._plan.schema.directory!r}: none "
+                f"of {len(cases)} opened one of its files, and {len(sample)} of them "
+                "come out the same without it. Nothing could be optimised. Read it "
+                "through the evo_artifact fixture or $PYTEST_EVO_ARTIFACT, or correct "
+                "the artifact setting."
+            )
+
+    async def _repeat(
+        self,
+        cases: Sequence[Case],
+        rollouts: Mapping[CaseId, list[Rollout]],
+        log: ScopeLog,
+    ) -> None:
+        chosen = sample_for_noise(cases, self._plan.noise, self._parts.draws)
+        runs = tuple((case.id, repeat) for repeat in range(1, TIMES) for case in chosen)
+        if not runs:
+            return
+        work = Work(self._start, runs, Purpose.NOISE, 0)
+        for row in await self._dispatcher.run(work, log):
+            rollouts[row.case].append(row)
+
+
+def as_case(
+    mark: CaseMark,
+    splits: Mapping[CaseId, Split],
+    outcomes: Mapping[CaseId, Outcome],
+) -> Case:
+    """Freeze a collected item."""
+    return Case(
+        id=mark.id,
+        split=splits[mark.id],
+        fingerprint=mark.fingerprint,
+        file=mark.file,
+        group=mark.group,
+        weight=mark.weight,
+        repeats=mark.repeats,
+        timeout=mark.timeout,
+        must_pass=mark.must_pass,
+        deterministic=mark.deterministic,
+        exclusive=mark.exclusive,
+        outcome=outcomes[mark.id],
+    )
+
+
+def _with_split(event: Event, splits: Mapping[CaseId, Split]) -> Event:
+    if isinstance(event, RolloutRecorded):
+        return replace(event, split=splits.get(event.case))
+    return event
+
+
+def _same(one: Rollout, other: Rollout) -> bool:
+    if one.outcome is not other.outcome:
+        return False
+    return abs((one.score or 0.0) - (other.score or 0.0)) <= EPSILON

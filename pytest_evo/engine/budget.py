@@ -1,0 +1,161 @@
+"""The budget: asked before spending, never exceeded by a rollout."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from pytest_evo.errors import EvoError
+from pytest_evo.events import DiagnosesMade
+from pytest_evo.events import Event
+from pytest_evo.events import ProposalMade
+from pytest_evo.events import RolloutRecorded
+from pytest_evo.models import NO_USAGE
+from pytest_evo.models import Purpose
+from pytest_evo.models import Usage
+from pytest_evo.protocols import Clock
+
+TRAINING = frozenset(
+    {Purpose.PARENT, Purpose.CHILD, Purpose.CHAIN, Purpose.REPEAT, Purpose.CONFIRMATION}
+)
+"""Purposes that count against ``--budget-train-rollouts``."""
+
+
+class BudgetReached(EvoError):
+    """A limit does not allow the next step: a soft stop, not a failure."""
+
+    def __init__(self, axis: str, detail: str) -> None:
+        super().__init__(f"{axis}: {detail}")
+        self.axis = axis
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The six limits; None is no limit. ``seconds`` are of running time."""
+
+    rollouts: int | None = None
+    train_rollouts: int | None = None
+    iterations: int | None = None
+    tokens: int | None = None
+    seconds: float | None = None
+    usd: float | None = None
+
+
+class Budget:
+    """Reserves, settles and releases rollouts; counts what models cost.
+
+    ``spent`` counts every execution by purpose, lost ones too. ``set_aside`` rollouts
+    are kept for the final measurement and nothing else can have them.
+    """
+
+    def __init__(self, limits: Limits, clock: Clock) -> None:
+        self.limits = limits
+        self.spent: Counter[Purpose] = Counter()
+        self.usage: dict[str, Usage] = {}
+        self._reserved: Counter[Purpose] = Counter()
+        self.set_aside = 0
+        self._clock = clock
+
+    @property
+    def reserved(self) -> int:
+        """Rollouts that are reserved and neither executed nor released yet."""
+        return self._reserved.total()
+
+    @property
+    def total(self) -> int:
+        """Rollouts executed so far."""
+        return self.spent.total()
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of all roles."""
+        return sum(usage.tokens for usage in self.usage.values())
+
+    @property
+    def usd(self) -> float:
+        """Money of all roles, as far as prices are known."""
+        return sum(usage.usd or 0.0 for usage in self.usage.values())
+
+    def left(self) -> int | None:
+        """Rollouts that may still be reserved outside the final measurement."""
+        if self.limits.rollouts is None:
+            return None
+        return self.limits.rollouts - self.total - self.reserved - self.set_aside
+
+    def train_left(self) -> int | None:
+        """Training rollouts that may still be reserved."""
+        if self.limits.train_rollouts is None:
+            return None
+        spent = sum(
+            self.spent[purpose] + self._reserved[purpose] for purpose in TRAINING
+        )
+        return self.limits.train_rollouts - spent
+
+    def ask(self) -> None:
+        """Check time, tokens and money before anything new starts.
+
+        Raises:
+            BudgetReached: one of them is used up.
+        """
+        limits = self.limits
+        if limits.seconds is not None and self._clock.elapsed() >= limits.seconds:
+            raise BudgetReached("time", f"{limits.seconds:g} s are over")
+        if limits.tokens is not None and self.tokens >= limits.tokens:
+            raise BudgetReached("tokens", f"{self.tokens} of {limits.tokens} spent")
+        if limits.usd is not None and self.usd >= limits.usd:
+            raise BudgetReached("usd", f"{self.usd:.4f} of {limits.usd:g} spent")
+
+    def reserve(self, count: int, purpose: Purpose) -> None:
+        """Set ``count`` rollouts aside for a step, all or none.
+
+        Raises:
+            BudgetReached: the limit cannot cover them.
+        """
+        if purpose is Purpose.FINAL:
+            self._reserve_final(count)
+            return
+        self.ask()
+        left = self.left()
+        if left is not None and count > left:
+            raise BudgetReached("rollouts", f"{count} needed, {max(0, left)} left")
+        train_left = self.train_left() if purpose in TRAINING else None
+        if train_left is not None and count > train_left:
+            raise BudgetReached(
+                "train rollouts", f"{count} needed, {max(0, train_left)} left"
+            )
+        self._reserved[purpose] += count
+
+    def _reserve_final(self, count: int) -> None:
+        limit = self.limits.rollouts
+        if limit is not None and count > limit - self.total - self.reserved:
+            raise BudgetReached("rollouts", f"{count} needed for the final measurement")
+        self.set_aside = max(0, self.set_aside - count)
+        self._reserved[Purpose.FINAL] += count
+
+    def release(self, count: int, purpose: Purpose) -> None:
+        """Give back what was reserved and not executed."""
+        self._reserved[purpose] -= count
+
+    def settle(self, purpose: Purpose) -> None:
+        """Turn one reserved rollout into a spent one."""
+        self._reserved[purpose] -= 1
+        self.spent[purpose] += 1
+
+    def charge(self, event: Event) -> None:
+        """Count what a replayed event once cost."""
+        if isinstance(event, RolloutRecorded):
+            self.spent[event.purpose] += 1
+        self.charge_usage(event)
+
+    def charge_usage(self, event: Event) -> None:
+        """Count the model calls of an event by role."""
+        if isinstance(event, RolloutRecorded):
+            role = "suite"
+        elif isinstance(event, ProposalMade):
+            role = "proposer"
+        elif isinstance(event, DiagnosesMade):
+            role = "diagnoser"
+        else:
+            return
+        if event.usage != NO_USAGE:
+            self.usage[role] = self.usage.get(role, NO_USAGE) + event.usage

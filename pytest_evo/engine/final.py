@@ -1,0 +1,128 @@
+"""The final measurement: start and winner on test, out of the reserve."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytest_evo.engine.dispatch import as_rollout
+from pytest_evo.engine.dispatch import Dispatcher
+from pytest_evo.engine.dispatch import Work
+from pytest_evo.engine.scopelog import ScopeLog
+from pytest_evo.engine.scoring import means
+from pytest_evo.engine.scoring import scores_by_case
+from pytest_evo.engine.setup import Setup
+from pytest_evo.engine.state import Snapshot
+from pytest_evo.engine.statistics import make_claim
+from pytest_evo.engine.statistics import weighted_mean
+from pytest_evo.events import FinalMeasured
+from pytest_evo.models import Candidate
+from pytest_evo.models import Case
+from pytest_evo.models import CaseId
+from pytest_evo.models import Member
+from pytest_evo.models import Metric
+from pytest_evo.models import Purpose
+from pytest_evo.models import Rollout
+from pytest_evo.models import ScoreVector
+from pytest_evo.models import Split
+
+ITERATION = 1_000_000_000
+"""Comes after every iteration, for the flow and for repeat numbers."""
+
+
+class Final:
+    """Measures the claim of a run once."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        snapshot: Snapshot,
+        dispatcher: Dispatcher,
+    ) -> None:
+        self._setup = setup
+        self._snapshot = snapshot
+        self._dispatcher = dispatcher
+
+    async def run(
+        self, start: Candidate, winner: Member, log: ScopeLog
+    ) -> FinalMeasured | None:
+        """Run both arms and make the claim; None where the start itself has won.
+
+        Raises:
+            BudgetReached: the reserve was not enough (many retries).
+        """
+        if winner.candidate.tree == start.tree:
+            return None
+        setup = self._setup
+        split = setup.final_split
+        cases = setup.cases(split)
+        noisy = [case for case in cases if case.id in setup.noisy]
+        certain = [case for case in cases if case.id not in setup.noisy]
+        mine = await self._fresh(start, noisy, log)
+        theirs = await self._fresh(winner.candidate, noisy, log)
+        records = self._snapshot.records.get(start.tree, {})
+        reused = [
+            as_rollout(records[case.id], start)
+            for case in certain
+            if case.id in records
+        ]
+        before = means(scores_by_case([*mine, *reused]))
+        after, rows = await self._winner_certain(winner, certain, split, log)
+        after |= means(scores_by_case(theirs))
+        if not any(case in after for case in before):
+            return None
+        claim = make_claim(
+            split,
+            before,
+            after,
+            in_sample=split is not Split.TEST,
+            weights={case.id: case.weight for case in cases},
+            audit=_audit([*mine, *reused], [*theirs, *rows]),
+        )
+        return FinalMeasured(winner.candidate.id, claim)
+
+    async def _fresh(
+        self, candidate: Candidate, cases: Sequence[Case], log: ScopeLog
+    ) -> list[Rollout]:
+        counts = self._snapshot.next_repeat.get(candidate.tree, {})
+        runs = [
+            (case.id, counts.get(case.id, 0) + number)
+            for case in cases
+            for number in range(self._setup.final_repeats)
+        ]
+        return await self._run(candidate, runs, log)
+
+    async def _winner_certain(
+        self, winner: Member, cases: Sequence[Case], split: Split, log: ScopeLog
+    ) -> tuple[dict[CaseId, float], list[Rollout]]:
+        if split is Split.VAL:
+            known: ScoreVector = winner.scores
+            return {case.id: known[case.id] for case in cases}, []
+        runs = [(case.id, 0) for case in cases]
+        rows = await self._run(winner.candidate, runs, log)
+        return means(scores_by_case(rows)), rows
+
+    async def _run(
+        self, candidate: Candidate, runs: list[tuple[CaseId, int]], log: ScopeLog
+    ) -> list[Rollout]:
+        if not runs:
+            return []
+        work = Work(candidate, tuple(runs), Purpose.FINAL, ITERATION)
+        return await self._dispatcher.run(work, log)
+
+
+def _audit(
+    start: Sequence[Rollout], winner: Sequence[Rollout]
+) -> dict[str, tuple[float, float]]:
+    """Means of the audit metrics that both arms have."""
+    before, after = _audit_means(start), _audit_means(winner)
+    return {name: (before[name], after[name]) for name in before if name in after}
+
+
+def _audit_means(rollouts: Sequence[Rollout]) -> dict[str, float]:
+    values: dict[str, dict[str, float]] = {}
+    for index, rollout in enumerate(rollouts):
+        metric: Metric
+        for metric in rollout.metrics:
+            if metric.audit:
+                values.setdefault(metric.name, {})[str(index)] = metric.value
+    return {name: weighted_mean(row) or 0.0 for name, row in values.items()}

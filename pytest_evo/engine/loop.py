@@ -1,0 +1,469 @@
+"""The outer loop: baseline, K slots that commit in number order, final measurement."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pytest_evo.engine.baseline import Baseline
+from pytest_evo.engine.budget import Budget
+from pytest_evo.engine.budget import BudgetReached
+from pytest_evo.engine.budget import Limits
+from pytest_evo.engine.dispatch import Dispatcher
+from pytest_evo.engine.final import Final
+from pytest_evo.engine.final import ITERATION as FINAL_ITERATION
+from pytest_evo.engine.iteration import Iteration
+from pytest_evo.engine.iteration import Result
+from pytest_evo.engine.parts import Parts
+from pytest_evo.engine.parts import Plan
+from pytest_evo.engine.scopelog import ScopeLog
+from pytest_evo.engine.scoring import weighted_mean
+from pytest_evo.engine.setup import check_budget
+from pytest_evo.engine.setup import make_setup
+from pytest_evo.engine.setup import Setup
+from pytest_evo.engine.setup import StartFigures
+from pytest_evo.engine.softstop import Interrupted
+from pytest_evo.engine.softstop import SoftStop
+from pytest_evo.engine.state import BUDGET
+from pytest_evo.engine.state import oldest_first
+from pytest_evo.engine.state import Snapshot
+from pytest_evo.engine.state import State
+from pytest_evo.errors import WorkersLost
+from pytest_evo.events import AcceptanceDecided
+from pytest_evo.events import CandidateRecorded
+from pytest_evo.events import CasesFrozen
+from pytest_evo.events import Event
+from pytest_evo.events import FinalMeasured
+from pytest_evo.events import IterationClosed
+from pytest_evo.events import NoiseMeasured
+from pytest_evo.events import ProposalMade
+from pytest_evo.events import RolloutRecorded
+from pytest_evo.events import RunResumed
+from pytest_evo.events import RunStopped
+from pytest_evo.models import Candidate
+from pytest_evo.models import CaseId
+from pytest_evo.models import Member
+from pytest_evo.models import Purpose
+from pytest_evo.models import Split
+from pytest_evo.models import START
+from pytest_evo.models import Status
+
+REFUSED_IN_A_ROW = 10
+NOTICED_BEFORE = (RolloutRecorded, ProposalMade, AcceptanceDecided)
+CLOSING = (NoiseMeasured, IterationClosed, FinalMeasured, RunStopped, RunResumed)
+BASELINE_SCOPE = "baseline"
+FINAL_SCOPE = "final"
+
+
+@dataclass(frozen=True, slots=True)
+class Prospect:
+    """What a run can expect after its baseline; shown before the first proposal."""
+
+    setup: Setup
+    spent: int
+    reserve: int
+    left: int | None
+    proposals: int
+    validations: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run ended."""
+
+    stop: RunStopped
+    winner: Member
+    final: FinalMeasured | None
+    population: tuple[Member, ...]
+
+
+class Loop:
+    """One ``--evolve``: from nothing, or from a journal, to its end."""
+
+    def __init__(self, parts: Parts, plan: Plan, limits: Limits) -> None:
+        self._parts = parts
+        self._plan = plan
+        self.budget = Budget(limits, parts.clock)
+        self.state = State()
+        self._stop_request = SoftStop()
+        self._snapshots: dict[int, Snapshot] = {}
+        self._committed: dict[int, asyncio.Event] = {}
+        self._splits: dict[CaseId, Split] = {}
+        self._dispatcher = Dispatcher(
+            parts.evaluator,
+            parts.rollouts,
+            self.budget,
+            parts.observer,
+            self._splits,
+            {mark.id: mark.exclusive for mark in parts.marks if mark.exclusive},
+            plan.slots,
+            self._stop_request,
+        )
+        self._figures = StartFigures({}, {}, {})
+        self._stopped: RunStopped | None = None
+        self._final: FinalMeasured | None = None
+        self._stop: str | None = None
+
+    def interrupt(self) -> None:
+        """Ask for a soft stop: nothing new starts, what runs finishes."""
+        self._stop_request.request()
+
+    async def run(self, announce: Callable[[Prospect], None]) -> Outcome:
+        """Run to the end.
+
+        Args:
+            announce: is told what the budget buys, before the first proposal.
+
+        Raises:
+            UsageProblem: the suite or the budget cannot make a run.
+            Interrupted: a soft stop; the run can be resumed.
+            WorkersLost: no worker is left; the run can be resumed.
+        """
+        self._stop_request.attach()
+        self._replay()
+        if self._stopped is not None and self._stopped.complete:
+            return self._outcome(self._stopped)
+        try:
+            await self._baseline()
+            setup = self._settle_setup(announce)
+            await self._iterate(setup)
+            await self._measure_final(setup)
+        except (Interrupted, WorkersLost) as why:
+            if self.state.population:
+                self._append_stop(_short(why), str(why), complete=False)
+            raise
+        reason = self._stop or "done"
+        return self._outcome(self._append_stop(reason, reason, complete=True))
+
+    # -- the past --------------------------------------------------------------------
+
+    def _replay(self) -> None:
+        """Fold what the journal has, scope by scope, exactly as it was folded live."""
+        for events in closed_scopes(self._parts.journal.replay()):
+            for event in events:
+                self.budget.charge(event)
+                if isinstance(event, RolloutRecorded):
+                    self._dispatcher.replayed(event)
+            self._apply(events)
+            self._dispatcher.forget(self.state.commit - 2 * self._plan.slots)
+
+    def _apply(self, events: Sequence[Event]) -> None:
+        self.state.apply(events)
+        last = events[-1]
+        if any(isinstance(event, CasesFrozen) for event in events):
+            self._splits.update({case.id: case.split for case in self.state.cases})
+            self._figures = start_figures(events)
+        elif isinstance(last, FinalMeasured):
+            self._final = last
+        elif isinstance(last, RunStopped):
+            self._stopped = last
+            return
+        self._stopped = None
+        self._keep_snapshot()
+
+    def _keep_snapshot(self) -> None:
+        """Keep what iterations in flight, or resumed ones, were started on."""
+        commit = self.state.commit
+        if commit in self._snapshots or commit < 0:
+            return
+        self._snapshots[commit] = self.state.snapshot()
+        for table in (self._snapshots, self._committed):
+            for old in [key for key in table if key < commit - 2 * self._plan.slots]:
+                del table[old]
+
+    # -- baseline --------------------------------------------------------------------
+
+    async def _baseline(self) -> None:
+        if self.state.cases:
+            return
+        log = self._open(BASELINE_SCOPE, 0)
+        baseline = Baseline(self._parts, self._plan, self.budget, self._dispatcher)
+        events = await baseline.run(log)
+        log.events = events
+        self._close(log)
+
+    def _settle_setup(self, announce: Callable[[Prospect], None]) -> Setup:
+        limit = self.budget.limits.rollouts
+        setup = make_setup(
+            self._plan, self._parts.strategy, self.state, self._figures, limit
+        )
+        self.budget.set_aside = 0 if self._final else setup.final_cost()
+        left = self.budget.left()
+        if self.state.commit == 0:
+            proposals, validations = check_budget(
+                setup, left, self._plan.least_proposals
+            )
+        else:
+            proposals, validations = check_budget(setup, left, -(10**9))
+        announce(
+            Prospect(
+                setup,
+                self.budget.total,
+                self.budget.set_aside,
+                left,
+                proposals,
+                validations,
+            )
+        )
+        return setup
+
+    # -- iterations ------------------------------------------------------------------
+
+    async def _iterate(self, setup: Setup) -> None:
+        """Keep K iterations in flight; commit them in number order.
+
+        Iteration i starts the moment i - K is committed, on the state of that moment,
+        so what it sees does not depend on timing.
+        """
+        slots = self._plan.slots
+        running: dict[int, asyncio.Task[tuple[Result, ScopeLog]]] = {}
+        number = self.state.commit + 1
+        try:
+            for ahead in range(number, number + slots):
+                self._start(ahead, setup, running)
+            while number in running:
+                result, log = await running.pop(number)
+                self._commit(number, result, log)
+                self._committed[number].set()
+                self._start(number + slots, setup, running)
+                number += 1
+        finally:
+            await self._wind_down(running.values())
+
+    def _start(
+        self,
+        number: int,
+        setup: Setup,
+        running: dict[int, asyncio.Task[tuple[Result, ScopeLog]]],
+    ) -> None:
+        snapshot = self._snapshot_for(number)
+        self._committed[number] = asyncio.Event()
+        self._stop = self._stop or self._reason_to_stop(number, snapshot, setup)
+        if self._stop is None:
+            running[number] = asyncio.create_task(self._one(number, snapshot, setup))
+
+    def _snapshot_for(self, number: int) -> Snapshot:
+        return self._snapshots[max(0, number - self._plan.slots)]
+
+    async def _one(
+        self, number: int, snapshot: Snapshot, setup: Setup
+    ) -> tuple[Result, ScopeLog]:
+        before = self._committed.get(number - 1)
+        if before is not None and self._is_tight(number, setup):
+            await self._stop_request.unless(before.wait())
+        log = self._open(str(number), number)
+        iteration = Iteration(
+            number,
+            self._parts,
+            self._plan,
+            setup,
+            snapshot,
+            self.budget,
+            self._dispatcher,
+            log,
+            setup.depth_for(self._left(snapshot)),
+            self._stop_request,
+        )
+        return await iteration.run(), log
+
+    def _is_tight(self, number: int, setup: Setup) -> bool:
+        """Whether all that may be in flight could be more than the budget covers."""
+        left = self._left(self._snapshot_for(number))
+        if left is None:
+            return False
+        first = max(1, number - self._plan.slots + 1)
+        worst = 0
+        for other in range(first, number + 1):
+            depth = setup.depth_for(self._left(self._snapshot_for(other)))
+            worst += setup.worst_case(depth)
+        return worst > left
+
+    def _left(self, snapshot: Snapshot) -> int | None:
+        limit = self.budget.limits.rollouts
+        if limit is None:
+            return None
+        return limit - snapshot.spent - self.budget.set_aside
+
+    def _reason_to_stop(
+        self, number: int, snapshot: Snapshot, setup: Setup
+    ) -> str | None:
+        """Why iteration ``number`` is not started, judged on committed facts."""
+        limit = self.budget.limits.iterations
+        if limit is not None and number > limit:
+            return f"{BUDGET}iterations"
+        if snapshot.stopping is not None:
+            return snapshot.stopping
+        left = self._left(snapshot)
+        if left is not None and left < setup.least():
+            return f"{BUDGET}rollouts"
+        try:
+            self.budget.ask()
+        except BudgetReached as reached:
+            return f"{BUDGET}{reached.axis}"
+        if snapshot.refused_in_a_row >= REFUSED_IN_A_ROW:
+            return f"{REFUSED_IN_A_ROW} iterations in a row were refused"
+        enough = max(5, 2 * -(-len(setup.train) // setup.batch))
+        if snapshot.skipped_in_a_row >= enough:
+            return "converged: parents are perfect on every batch"
+        return None
+
+    async def _wind_down(
+        self, tasks: Iterable[asyncio.Task[tuple[Result, ScopeLog]]]
+    ) -> None:
+        """After an error let what runs finish, start nothing; the error is raised."""
+        left = list(tasks)
+        if left:
+            self._stop_request.request()
+            await asyncio.gather(*left, return_exceptions=True)
+
+    # -- commits ---------------------------------------------------------------------
+
+    def _commit(self, number: int, result: Result, log: ScopeLog) -> None:
+        accepted = result.child is not None and bool(result.val)
+        twin = self._twin(result) if accepted else None
+        statuses = [
+            (candidate, Status.DUPLICATE if candidate.id == twin else status)
+            for candidate, status in result.nodes
+        ]
+        population = self.state.population
+        if accepted and twin is None:
+            population = self._select(result)
+        log.settle(*(as_record(candidate, status) for candidate, status in statuses))
+        rollouts = sum(1 for event in log.events if isinstance(event, RolloutRecorded))
+        self._close(
+            log,
+            IterationClosed(
+                iteration=number,
+                slot=(number - 1) % self._plan.slots,
+                parent=result.parent.id,
+                child=result.child.id if result.child else None,
+                depth=result.depth,
+                accepted=accepted and twin is None,
+                reason=f"duplicate of {twin}" if twin else result.reason,
+                batch=tuple(case.id for case in result.batch),
+                population=tuple(member.candidate.id for member in population),
+                val=result.val if accepted and twin is None else {},
+                rollouts=rollouts,
+            ),
+        )
+        self._dispatcher.forget(number - 2 * self._plan.slots)
+
+    def _twin(self, result: Result) -> str | None:
+        """A member with the same files that another slot accepted meanwhile."""
+        assert result.child is not None
+        for member in self.state.population:
+            if member.candidate.tree == result.child.tree:
+                return result.child.id
+        return None
+
+    def _select(self, result: Result) -> tuple[Member, ...]:
+        assert result.child is not None
+        mean = weighted_mean(result.val, self.state.of_split(Split.VAL)) or 0.0
+        child = Member(result.child, result.val, mean)
+        members = [*oldest_first(self.state.population), child]
+        return self._parts.strategy.survivors.select(members)
+
+    # -- the end ---------------------------------------------------------------------
+
+    async def _measure_final(self, setup: Setup) -> None:
+        if self._final is not None:
+            return
+        log = self._open(FINAL_SCOPE, FINAL_ITERATION)
+        final = Final(setup, self.state.snapshot(), self._dispatcher)
+        start = Candidate(START, self._plan.start)
+        measured = await final.run(start, self.winner, log)
+        if measured is None:
+            return
+        self._close(log, measured)
+
+    @property
+    def winner(self) -> Member:
+        """The best of the population."""
+        return self.state.population[0]
+
+    def _append_stop(self, reason: str, detail: str, *, complete: bool) -> RunStopped:
+        stop = RunStopped(
+            reason=reason,
+            detail=detail,
+            winner=self.winner.candidate.id,
+            iterations=self.state.commit,
+            rollouts=self.budget.total,
+            by_purpose={
+                purpose.value: self.budget.spent[purpose]
+                for purpose in Purpose
+                if self.budget.spent[purpose]
+            },
+            complete=complete,
+        )
+        self._parts.journal.append(stop)
+        self._parts.observer.notice(stop)
+        return stop
+
+    def _outcome(self, stop: RunStopped) -> Outcome:
+        return Outcome(stop, self.winner, self._final, self.state.population)
+
+    # -- scopes ----------------------------------------------------------------------
+
+    def _open(self, scope: str, iteration: int) -> ScopeLog:
+        log = ScopeLog(self._parts.journal.open(scope))
+        self._dispatcher.recover(log, iteration)
+        return log
+
+    def _close(self, log: ScopeLog, *last: Event) -> None:
+        log.close(*last)
+        self._apply(log.events)
+        for event in log.events:
+            if not isinstance(event, NOTICED_BEFORE):
+                self._parts.observer.notice(event)
+
+
+def closed_scopes(events: Iterable[Event]) -> Iterator[list[Event]]:
+    """Group replayed events into scopes: each ends with its closing record."""
+    scope: list[Event] = []
+    for event in events:
+        scope.append(event)
+        if isinstance(event, CLOSING):
+            yield scope
+            scope = []
+    if scope:
+        yield scope
+
+
+def start_figures(events: Sequence[Event]) -> StartFigures:
+    """What the start scored and cost, from the events of the baseline."""
+    scores: dict[CaseId, list[float]] = {}
+    seconds: dict[CaseId, float] = {}
+    usage: dict[CaseId, tuple[int, float]] = {}
+    for event in events:
+        if not isinstance(event, RolloutRecorded) or event.score is None:
+            continue
+        if event.purpose is Purpose.PROBE:
+            continue
+        scores.setdefault(event.case, []).append(event.score)
+        seconds.setdefault(event.case, event.seconds)
+        usage.setdefault(event.case, (event.usage.tokens, event.usage.usd or 0.0))
+    averages = {case: sum(row) / len(row) for case, row in scores.items()}
+    return StartFigures(averages, seconds, usage)
+
+
+def as_record(candidate: Candidate, status: Status) -> CandidateRecorded:
+    """The record of a candidate."""
+    return CandidateRecorded(
+        id=candidate.id,
+        parent=candidate.parent,
+        tree=candidate.tree,
+        status=status,
+        base=candidate.base,
+        iteration=candidate.iteration,
+        step=candidate.step,
+        changelog=candidate.changelog,
+        data=candidate.data,
+    )
+
+
+def _short(why: Exception) -> str:
+    return "workers lost" if isinstance(why, WorkersLost) else "interrupted"

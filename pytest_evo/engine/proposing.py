@@ -1,0 +1,232 @@
+"""Asks the proposer: at most one answer and one more with feedback."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Callable
+from collections.abc import Sequence
+from typing import TypeVar
+
+from pytest_evo.engine.budget import Budget
+from pytest_evo.engine.parts import Parts
+from pytest_evo.engine.parts import Plan
+from pytest_evo.engine.scopelog import ScopeLog
+from pytest_evo.engine.setup import Setup
+from pytest_evo.engine.softstop import SoftStop
+from pytest_evo.engine.state import Snapshot
+from pytest_evo.errors import EvoError
+from pytest_evo.errors import ProposalRefused
+from pytest_evo.errors import ProposerExhausted
+from pytest_evo.events import ProposalMade
+from pytest_evo.models import Candidate
+from pytest_evo.models import CandidateId
+from pytest_evo.models import Case
+from pytest_evo.models import Node
+from pytest_evo.models import Proposal
+from pytest_evo.protocols import ProposalKey
+from pytest_evo.protocols import ProposalRequest
+
+T = TypeVar("T")
+ATTEMPTS = 2
+
+
+class Proposing:
+    """Turns a node into the next candidate of an iteration."""
+
+    def __init__(
+        self,
+        number: int,
+        parts: Parts,
+        plan: Plan,
+        setup: Setup,
+        snapshot: Snapshot,
+        budget: Budget,
+        log: ScopeLog,
+        stop: SoftStop,
+    ) -> None:
+        self._number = number
+        self._parts = parts
+        self._plan = plan
+        self._setup = setup
+        self._snapshot = snapshot
+        self._budget = budget
+        self._log = log
+        self._stop = stop
+
+    async def propose(
+        self, step: int, base: Node, nodes: Sequence[Node], batch: Sequence[Case]
+    ) -> Candidate | str:
+        """The next candidate, or why the proposer has none.
+
+        Raises:
+            ProposerExhausted: it will never have one again.
+            BudgetReached: time, tokens or money are used up.
+        """
+        feedback: str | None = None
+        for attempt in range(ATTEMPTS):
+            made = self._log.proposal(step, attempt)
+            if made is None:
+                self._budget.ask()
+                made = await self._ask(step, attempt, base, nodes, batch, feedback)
+            self._budget.charge_usage(made)
+            self._log.write(made)
+            self._parts.observer.notice(made)
+            if made.exhausted:
+                raise ProposerExhausted(made.refusal or "nothing left to propose")
+            if made.tree is not None:
+                return self._candidate(made, base, nodes)
+            feedback = made.refusal
+        return feedback or "refused"
+
+    def _candidate(
+        self, made: ProposalMade, base: Node, nodes: Sequence[Node]
+    ) -> Candidate:
+        assert made.tree is not None
+        suffix = f"-{made.step}" if made.step else ""
+        return Candidate(
+            id=f"c{self._number:04d}{suffix}",
+            tree=made.tree,
+            parent=nodes[0].candidate.id,
+            base=base.candidate.id,
+            iteration=self._number,
+            step=made.step,
+            changelog=made.changelog,
+            data=made.data,
+        )
+
+    async def _ask(
+        self,
+        step: int,
+        attempt: int,
+        base: Node,
+        nodes: Sequence[Node],
+        batch: Sequence[Case],
+        feedback: str | None,
+    ) -> ProposalMade:
+        key = ProposalKey(self._number, step, attempt)
+        workshop = self._parts.workshop
+        tree = base.candidate.tree
+        request = self._request(key, base, nodes, batch, feedback)
+        try:
+            answer = await self._stop.unless(self._answer(request))
+            edit = workshop.close(key, tree, answer)
+            twin = self._twin(edit.tree, nodes)
+            if twin is not None:
+                raise ProposalRefused(
+                    f"these are exactly the files of {twin}, which was tried already; "
+                    "propose something else"
+                )
+        except ProposalRefused as refusal:
+            workshop.discard(key)
+            return ProposalMade(
+                self._number, step, attempt, base.candidate.id, None, str(refusal)
+            )
+        except ProposerExhausted as end:
+            workshop.discard(key)
+            return ProposalMade(
+                self._number,
+                step,
+                attempt,
+                base.candidate.id,
+                None,
+                str(end),
+                exhausted=True,
+            )
+        proposal = answer if isinstance(answer, Proposal) else Proposal()
+        return ProposalMade(
+            self._number,
+            step,
+            attempt,
+            base.candidate.id,
+            edit.tree,
+            changelog=edit.changelog,
+            usage=proposal.usage,
+            data=proposal.data,
+        )
+
+    def _request(
+        self,
+        key: ProposalKey,
+        base: Node,
+        nodes: Sequence[Node],
+        batch: Sequence[Case],
+        feedback: str | None,
+    ) -> ProposalRequest:
+        tree = base.candidate.tree
+        workspace = self._parts.workshop.open(key, tree, nodes, batch)
+        return ProposalRequest(
+            iteration=key.iteration,
+            step=key.step,
+            workspace=workspace,
+            schema=self._plan.schema,
+            objective=self._plan.objective,
+            parent=nodes[0].candidate,
+            batch=tuple(case.id for case in batch),
+            nodes=tuple(nodes),
+            history=self._snapshot.history,
+            feedback=feedback,
+            rng=self._parts.draws.rng("proposal", key.iteration, key.step, key.attempt),
+            knobs=self._parts.workshop.knobs(tree),
+            start=self._setup.start_scores,
+        )
+
+    async def _answer(self, request: ProposalRequest) -> Proposal | str:
+        propose = self._parts.proposer.propose
+        try:
+            answer = await in_daemon_thread(lambda: propose(request))
+            if inspect.isawaitable(answer):
+                answer = await answer
+        except EvoError:
+            raise
+        except Exception as error:
+            raise ProposalRefused(
+                f"the proposer raised {type(error).__name__}: {error}"
+            ) from error
+        if isinstance(answer, Proposal | str):
+            return answer
+        raise ProposalRefused(
+            f"the proposer returned {type(answer).__name__}, not a Proposal or a string"
+        )
+
+    def _twin(self, tree: str, nodes: Sequence[Node]) -> CandidateId | None:
+        for node in nodes:
+            if node.candidate.tree == tree:
+                return node.candidate.id
+        return self._snapshot.seen(tree)
+
+
+async def in_daemon_thread(call: Callable[[], T]) -> T:
+    """Run a blocking call so that a stop of the process does not wait for it."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def finish(result: T | None, error: BaseException | None) -> None:
+        if future.cancelled():
+            return
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(result)  # type: ignore[arg-type]
+
+    def work() -> None:
+        try:
+            result = call()
+        except BaseException as error:  # noqa: BLE001 - handed over, raised by await
+            _hand_over(loop, finish, None, error)
+        else:
+            _hand_over(loop, finish, result, None)
+
+    threading.Thread(target=work, name="evo-proposer", daemon=True).start()
+    return await future
+
+
+def _hand_over(
+    loop: asyncio.AbstractEventLoop,
+    finish: Callable[[T | None, BaseException | None], None],
+    result: T | None,
+    error: BaseException | None,
+) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(finish, result, error)
