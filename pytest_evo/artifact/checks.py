@@ -1,0 +1,257 @@
+"""Static checks of a version before any rollout is spent. Nothing is executed."""
+
+from __future__ import annotations
+
+import io
+import json
+import tomllib
+import unicodedata
+import warnings
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Mapping
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from pytest_evo.artifact.blobs import BlobStore
+from pytest_evo.artifact.globs import is_plain
+from pytest_evo.artifact.guard import forbidden
+from pytest_evo.artifact.guard import holds_pytest_settings
+from pytest_evo.artifact.knobs import knob_problem
+from pytest_evo.artifact.knobs import read_knob
+from pytest_evo.artifact.patches import changes
+from pytest_evo.artifact.schema import editable
+from pytest_evo.artifact.schema import rule_for
+from pytest_evo.errors import ArtifactProblem
+from pytest_evo.errors import ProposalRefused
+from pytest_evo.models import ArtifactSchema
+from pytest_evo.models import Knob
+from pytest_evo.models import Tree
+from pytest_evo.models import TreeEntry
+
+_MOST_TOLD = 20
+
+
+def check_tree(base: Tree, new: Tree, blobs: BlobStore, schema: ArtifactSchema) -> None:
+    """Check what a proposal made of its base.
+
+    Raises:
+        ProposalRefused: the edit surface was left, a file that acts by itself, a size
+            limit, something that does not parse or compile although it did before, or
+            a knob outside its range. All problems are in one message.
+    """
+    problems = [
+        *_surface(base, new, schema),
+        *_forbidden(base, new, blobs),
+        *_sizes(new, schema),
+        *_names(base, new),
+        *_syntax(base, new, blobs),
+        *_knobs(base, new, blobs, schema),
+    ]
+    refuse(problems)
+
+
+def check_start(tree: Tree, blobs: BlobStore, schema: ArtifactSchema) -> None:
+    """Check the artifact as it is, at the start of a run.
+
+    Raises:
+        ArtifactProblem: a size limit, a declared file or a knob that is not there, or
+            a knob outside its range. All problems are in one message.
+    """
+    problems = [*_sizes(tree, schema)]
+    paths = {entry.path for entry in tree.entries if entry.kind == "file"}
+    for rule in schema.files:
+        if is_plain(rule.path) and rule.path not in paths:
+            problems.append(
+                f"{rule.path}: declared in [[tool.pytest_evo.file]] and not there"
+            )
+    for knob in schema.knobs:
+        if knob.file in paths:
+            problems += _knob(knob, tree, blobs)
+    if problems:
+        told = "\n".join(f"- {problem}" for problem in problems[:_MOST_TOLD])
+        raise ArtifactProblem(
+            f"The artifact {schema.directory!r} does not fit its settings:\n{told}\n"
+            "Correct the files, or [tool.pytest_evo]."
+        )
+
+
+def refuse(problems: list[str]) -> None:
+    """Refuse a proposal with all problems in one message; none is fine.
+
+    Raises:
+        ProposalRefused: there is at least one.
+    """
+    if not problems:
+        return
+    told = [f"- {problem}" for problem in dict.fromkeys(problems)]
+    if len(told) > _MOST_TOLD:
+        told = [*told[:_MOST_TOLD], f"- and {len(told) - _MOST_TOLD} more"]
+    raise ProposalRefused("The edit is not evaluated:\n" + "\n".join(told))
+
+
+def knob_value(knob: Knob, tree: Tree, blobs: BlobStore) -> bool | int | float | str:
+    """The value that a knob has in a tree.
+
+    Raises:
+        ArtifactProblem: the file or the key is not there, or is no plain value.
+    """
+    entry = _files(tree).get(knob.file)
+    if entry is None:
+        raise ArtifactProblem(
+            f"{knob.file}: holds the knob {knob.key!r} and is not there. Add it."
+        )
+    suffix = "." + knob.file.rpartition(".")[2]
+    try:
+        return read_knob(blobs.get(entry.blob).decode(), suffix, knob.key)
+    except UnicodeDecodeError:
+        raise ArtifactProblem(f"{knob.file}: is not UTF-8. Save it as UTF-8.") from None
+    except ArtifactProblem as error:
+        raise ArtifactProblem(f"{knob.file}: {error}") from error
+
+
+def _files(tree: Tree) -> Mapping[str, TreeEntry]:
+    return {entry.path: entry for entry in tree.entries if entry.kind == "file"}
+
+
+# -- the rules -----------------------------------------------------------------------
+
+
+def _surface(base: Tree, new: Tree, schema: ArtifactSchema) -> Iterator[str]:
+    globs = ", ".join(rule.path for rule in schema.files if rule.edit)
+    for path, change in changes(base, new):
+        if editable(schema, path):
+            continue
+        rule = rule_for(schema, path)
+        if rule is not None and not rule.edit:
+            yield f"{path}: {change}, and it is read-only. Leave it as it was."
+        elif schema.files:
+            yield f"{path}: {change}, and only these may change: {globs or 'none'}."
+        else:
+            yield f"{path}: {change}, and it is outside of {', '.join(schema.include)}."
+
+
+def _forbidden(base: Tree, new: Tree, blobs: BlobStore) -> Iterator[str]:
+    was = {entry.path: entry for entry in base.entries}
+    now = {entry.path: entry for entry in new.entries}
+    for path, change in changes(base, new):
+        reason = forbidden(path)
+        sides = [side[path] for side in (was, now) if path in side]
+        if reason is None and any(
+            entry.kind == "file" and holds_pytest_settings(path, blobs.get(entry.blob))
+            for entry in sides
+            if path.endswith((".toml", ".cfg", ".ini"))
+        ):
+            reason = "it holds settings of pytest"
+        if reason:
+            yield f"{path}: may not be {change}: {reason}."
+
+
+def _sizes(tree: Tree, schema: ArtifactSchema) -> Iterator[str]:
+    files = [entry for entry in tree.entries if entry.kind == "file"]
+    total = sum(entry.size for entry in files)
+    if total > schema.max_bytes:
+        yield f"all files together have {total} bytes; max_bytes is {schema.max_bytes}."
+    if len(files) > schema.max_files:
+        yield f"there are {len(files)} files; max_files is {schema.max_files}."
+    for entry in files:
+        rule = rule_for(schema, entry.path)
+        most = rule.max_bytes if rule else None
+        if most is not None and entry.size > most:
+            yield f"{entry.path}: has {entry.size} bytes; its max_bytes is {most}."
+
+
+def _names(base: Tree, new: Tree) -> Iterator[str]:
+    """New names that are the same as others, or none, on some file systems."""
+    old = {entry.path for entry in base.entries}
+    seen: dict[str, list[str]] = {}
+    for entry in new.entries:
+        folded = unicodedata.normalize("NFC", entry.path).casefold()
+        seen.setdefault(folded, []).append(entry.path)
+        if entry.path not in old and any(
+            sign < " " or sign in "\x7f\\" for sign in entry.path
+        ):
+            yield f"{entry.path!r}: holds a control character or a backslash."
+    for paths in seen.values():
+        if len(paths) > 1 and not old.issuperset(paths):
+            yield (
+                f"{' and '.join(sorted(paths))}: are one name where upper and lower "
+                "case or forms of accents are the same."
+            )
+
+
+def _syntax(base: Tree, new: Tree, blobs: BlobStore) -> Iterator[str]:
+    before = _files(base)
+    for path, entry in _files(new).items():
+        parse = _PARSERS.get(path.rpartition(".")[2].lower())
+        was = before.get(path)
+        if parse is None or (was is not None and was.blob == entry.blob):
+            continue
+        problem = _tried(parse, blobs.get(entry.blob))
+        # what never parsed (a template, say) need not parse now
+        if problem and (was is None or not _tried(parse, blobs.get(was.blob))):
+            yield f"{path}: {problem}."
+
+
+def _knobs(
+    base: Tree, new: Tree, blobs: BlobStore, schema: ArtifactSchema
+) -> Iterator[str]:
+    before, after = _files(base), _files(new)
+    for knob in schema.knobs:
+        was, now = before.get(knob.file), after.get(knob.file)
+        if was is None or (now is not None and now.blob == was.blob):
+            continue
+        yield from _knob(knob, new, blobs)
+
+
+def _knob(knob: Knob, tree: Tree, blobs: BlobStore) -> Iterator[str]:
+    try:
+        problem = knob_problem(knob, knob_value(knob, tree, blobs))
+    except ArtifactProblem as error:
+        problem = str(error)
+    if problem:
+        yield problem
+
+
+# -- syntax --------------------------------------------------------------------------
+
+
+def _tried(parse: Callable[[bytes], None], data: bytes) -> str | None:
+    try:
+        parse(data)
+    except SyntaxError as error:
+        return f"is no Python: {error.msg} (line {error.lineno})"
+    except (ValueError, YAMLError, RecursionError, MemoryError, OverflowError) as error:
+        told = " ".join(str(error).split())[:300] or type(error).__name__
+        return f"cannot be parsed: {told}"
+    return None
+
+
+def _python(data: bytes) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a warning is the author's business
+        compile(data, "<candidate>", "exec", dont_inherit=True)
+
+
+def _json(data: bytes) -> None:
+    json.loads(data)
+
+
+def _toml(data: bytes) -> None:
+    tomllib.loads(data.decode())
+
+
+def _yaml(data: bytes) -> None:
+    # nodes only: values are never built, so tags of any application are fine
+    for _ in YAML(typ="safe", pure=True).compose_all(io.StringIO(data.decode())):
+        pass
+
+
+_PARSERS: Mapping[str, Callable[[bytes], None]] = {
+    "py": _python,
+    "json": _json,
+    "toml": _toml,
+    "yaml": _yaml,
+    "yml": _yaml,
+}
