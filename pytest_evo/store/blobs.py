@@ -1,0 +1,84 @@
+"""File contents by hash: written once, verified whenever they are read."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from pytest_evo.errors import RunDirectoryProblem
+from pytest_evo.store.disk import failed
+from pytest_evo.store.disk import write_atomic
+
+
+class MissingBlob(RunDirectoryProblem, KeyError):
+    """A blob that was never kept here, or is gone."""
+
+    __str__ = Exception.__str__  # a KeyError would show the message in quotes
+
+
+class DirectoryBlobs:
+    """Blobs in a directory, each under the SHA-256 of its content.
+
+    Equal contents are kept once. A blob is on the disk for good when ``put`` returns,
+    so that a journal record may name it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._known: set[str] = set()
+
+    def put(self, data: bytes) -> str:
+        """Keep ``data``; return its name, the SHA-256 in hexadecimal.
+
+        Raises:
+            RunDirectoryProblem: the disk refuses.
+        """
+        sha = hashlib.sha256(data).hexdigest()
+        if sha in self._known:
+            return sha
+        path = self._file(sha)
+        # A size that differs is what a power loss left of an earlier session's write.
+        if not path.exists() or path.stat().st_size != len(data):
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise failed(error, path) from error
+            write_atomic(path, data)
+        self._known.add(sha)
+        return sha
+
+    def get(self, sha256: str) -> bytes:
+        """Read a blob back.
+
+        Raises:
+            MissingBlob: there is none of this name.
+            RunDirectoryProblem: it was altered.
+        """
+        path = self._file(sha256)
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError as error:
+            raise MissingBlob(
+                f"the file content {sha256} is missing: there is no {path}. Restore it "
+                "from a copy of the run directory, or start a new run: pytest --evolve"
+            ) from error
+        found = hashlib.sha256(data).hexdigest()
+        if found != sha256:
+            raise RunDirectoryProblem(
+                f"{path} was altered: its {len(data)} bytes have the SHA-256 {found}. "
+                "Restore it from a copy of the run directory, or start a new run: "
+                "pytest --evolve"
+            )
+        return data
+
+    def has(self, sha256: str) -> bool:
+        """Whether there is a blob of this name."""
+        return sha256 in self._known or self._file(sha256).exists()
+
+    def _file(self, sha: str) -> Path:
+        if len(sha) != 64 or not set(sha) <= _HEXADECIMAL:
+            raise ValueError(f"{sha!r} is not a SHA-256 in hexadecimal")
+        return self._path / sha[:2] / sha[2:]
+
+
+_HEXADECIMAL = frozenset("0123456789abcdef")

@@ -1,0 +1,95 @@
+"""Candidates for people: their files, what changed and why."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import TypeAdapter
+
+from pytest_evo.artifact.blobs import BlobStore
+from pytest_evo.artifact.removal import remove
+from pytest_evo.artifact.trees import diff
+from pytest_evo.artifact.trees import restore
+from pytest_evo.models import CandidateId
+from pytest_evo.models import ChangelogEntry
+from pytest_evo.models import TreeHash
+from pytest_evo.store.disk import failed
+from pytest_evo.store.disk import write_atomic
+from pytest_evo.store.records import adapter_for
+from pytest_evo.store.records import to_json
+from pytest_evo.store.trees import TreeFiles
+
+
+class CandidateFiles:
+    """Writes ``candidates/<id>/``; all of it can be made again at any time."""
+
+    def __init__(self, run_dir: Path, blobs: BlobStore, trees: TreeFiles) -> None:
+        self._folder = run_dir / "candidates"
+        self._blobs = blobs
+        self._trees = trees
+
+    def write(
+        self,
+        candidate: CandidateId,
+        tree: TreeHash,
+        base: TreeHash | None,
+        changelog: Sequence[ChangelogEntry] = (),
+    ) -> Path:
+        """Write changelog, diff against ``base`` and files; return the folder.
+
+        Writing a candidate twice changes nothing.
+
+        Raises:
+            RunDirectoryProblem: the disk refuses, or a tree or content is lost.
+        """
+        folder = self._folder / candidate
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise failed(error, folder) from error
+        _replace(folder / "changelog.jsonl", changelog_lines(changelog))
+        if base is not None:
+            old, new = self._trees.get(base), self._trees.get(tree)
+            patch = diff(old, new, self._blobs)
+            _replace(folder / "diff.patch", patch.encode("utf-8", "surrogateescape"))
+        self._materialise(folder / "artifact", tree)
+        return folder
+
+    def artifact(self, candidate: CandidateId) -> Path:
+        """Where the files of a candidate are, once it was written."""
+        return self._folder / candidate / "artifact"
+
+    def _materialise(self, target: Path, tree: TreeHash) -> None:
+        """Put the files in place at once; a folder of another tree is replaced."""
+        mark = target.with_name(".tree")
+        if target.is_dir() and _content(mark) == tree.encode():
+            return
+        draft = target.with_name(f".artifact-{os.getpid()}")
+        try:
+            remove(draft)
+            restore(self._trees.get(tree), self._blobs, draft)
+            remove(target)
+            draft.rename(target)
+        except OSError as error:
+            raise failed(error, target) from error
+        write_atomic(mark, tree.encode(), durable=False)
+
+
+def changelog_lines(changelog: Sequence[ChangelogEntry]) -> bytes:
+    """One JSON object a line, one line a changed file."""
+    adapter: TypeAdapter[ChangelogEntry] = adapter_for(ChangelogEntry)
+    return b"".join(to_json(adapter, entry) + b"\n" for entry in changelog)
+
+
+def _replace(path: Path, data: bytes) -> None:
+    if _content(path) != data:
+        write_atomic(path, data, durable=False)
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None

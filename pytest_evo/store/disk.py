@@ -1,0 +1,143 @@
+"""Writing so that a reader never meets half a file, and saying why it failed."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import os
+import sys
+from pathlib import Path
+
+from pytest_evo.errors import RunDirectoryProblem
+
+_COUNTER = itertools.count()
+_FLAGS = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_REFUSED = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
+
+
+def failed(error: OSError, path: Path) -> RunDirectoryProblem:
+    """Turn a failed write into an error that names the disk and the way on."""
+    if error.errno in _FULL:
+        return RunDirectoryProblem(
+            f"cannot write {path}: {error.strerror}. The disk that holds it, its quota "
+            "or its inodes are used up. What was recorded before is safe: make room "
+            "there, then type: pytest --evolve --evo-resume=last"
+        )
+    if error.errno in _REFUSED:
+        return RunDirectoryProblem(
+            f"cannot write {path}: {error.strerror}. Make it writable, or choose "
+            "another place with: pytest --evolve --evo-run-dir=DIR"
+        )
+    return RunDirectoryProblem(
+        f"cannot write {path}: {error.strerror or error}. Check the disk that holds "
+        "it, then type: pytest --evolve --evo-resume=last"
+    )
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write every byte; one system call unless the kernel takes fewer."""
+    written = os.write(descriptor, data)
+    while written < len(data):
+        written += os.write(descriptor, data[written:])
+
+
+def sync_directory(path: Path) -> None:
+    """Make names created or replaced in a directory survive a power loss."""
+    if sys.platform == "win32":
+        return  # directories cannot be opened there
+    descriptor = os.open(path, os.O_RDONLY | _FLAGS)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_atomic(path: Path, data: bytes, *, durable: bool = True) -> None:
+    """Replace a file at once: readers see the old content or all of the new one.
+
+    With ``durable`` the new content survives a power loss when this returns.
+
+    Raises:
+        RunDirectoryProblem: the disk is full, read-only or broken; the old file stands.
+    """
+    temporary = path.with_name(f".{path.name[:80]}.{os.getpid()}-{next(_COUNTER)}.tmp")
+    try:
+        descriptor = os.open(
+            temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, 0o644
+        )
+        try:
+            write_all(descriptor, data)
+            if durable:
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        temporary.replace(path)
+        if durable:
+            sync_directory(path.parent)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise failed(error, path) from error
+
+
+class AppendFile:
+    """A file that only grows, by whole appends: a failed one leaves no trace.
+
+    ``end`` is where the sound content ends; what is behind it is cut off.
+    """
+
+    def __init__(self, path: Path, end: int) -> None:
+        self.path = path
+        self.end = end
+        self._dirty = False
+        self._new = not path.exists()
+        try:
+            self._descriptor = os.open(
+                path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | _FLAGS, 0o644
+            )
+        except OSError as error:
+            raise failed(error, path) from error
+        try:
+            if os.fstat(self._descriptor).st_size > end:
+                os.ftruncate(self._descriptor, end)
+                os.fsync(self._descriptor)
+        except OSError as error:
+            os.close(self._descriptor)
+            raise failed(error, path) from error
+
+    def append(self, data: bytes, *, durable: bool) -> int:
+        """Write ``data`` as a whole or not at all; return how often it synced.
+
+        Raises:
+            RunDirectoryProblem: nothing was appended.
+        """
+        syncs = 0
+        try:
+            if self._dirty:
+                os.ftruncate(self._descriptor, self.end)
+                self._dirty = False
+            self._dirty = True
+            write_all(self._descriptor, data)
+            if durable:
+                os.fsync(self._descriptor)
+                syncs += 1
+                if self._new:
+                    sync_directory(self.path.parent)
+                    self._new = False
+                    syncs += 1
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._descriptor, self.end)
+                self._dirty = False
+            raise failed(error, self.path) from error
+        self._dirty = False
+        self.end += len(data)
+        return syncs
+
+    def close(self) -> None:
+        """Give the descriptor back; closing twice is harmless."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1

@@ -1,0 +1,135 @@
+"""Details of rollouts: what pytest said, in one file per rollout."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from functools import cache
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from pathlib import PurePosixPath
+from typing import Any
+
+from pydantic import TypeAdapter
+from pydantic import ValidationError
+
+from pytest_evo.models import CandidateId
+from pytest_evo.models import CaseId
+from pytest_evo.models import Detail
+from pytest_evo.models import Rollout
+from pytest_evo.store.disk import failed
+from pytest_evo.store.disk import write_all
+from pytest_evo.store.records import adapter_for
+from pytest_evo.store.records import to_json
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.]+")
+_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+_FLAGS |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+
+
+@lru_cache(maxsize=65536)
+def case_slug(case: CaseId) -> str:
+    """A file name for a case: its readable end and a hash, at most 80 characters."""
+    readable = _UNSAFE.sub("-", case.rpartition("/")[2]).strip("-.")[:60]
+    digest = sha256(case.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    return f"{readable}-{digest}" if readable else digest
+
+
+def rollout_path(
+    candidate: CandidateId, case: CaseId, repeat: int, attempt: int
+) -> str:
+    """Where the detail of a rollout is, relative to the run directory."""
+    again = f"-{attempt}" if attempt else ""
+    return f"candidates/{candidate}/rollouts/{case_slug(case)}/{repeat}{again}.json"
+
+
+class RolloutFiles:
+    """Keeps details as files in the run directory.
+
+    They are evidence, not truth: they are not waited for, and one that a power loss
+    destroyed is read as a detail that says so.
+    """
+
+    def __init__(self, run_dir: Path) -> None:
+        self._run_dir = run_dir
+        self._made: set[str] = set()
+        self._counter = itertools.count()
+
+    def keep(self, rollout: Rollout) -> Rollout:
+        """Store ``rollout.detail``; return the rollout with ``trace`` set instead.
+
+        Raises:
+            RunDirectoryProblem: the disk refuses.
+        """
+        if rollout.detail is None:
+            return rollout
+        trace = rollout_path(
+            rollout.candidate, rollout.case, rollout.repeat, rollout.attempt
+        )
+        self._write(trace, to_json(_adapter(), rollout.detail))
+        return _with_trace(rollout, trace)
+
+    def detail(self, trace: str) -> Detail:
+        """Read a detail back by the name that ``keep`` gave it."""
+        path = self._inside(trace)
+        try:
+            detail: Detail = _adapter().validate_json(path.read_bytes())
+        except (OSError, ValidationError) as error:
+            why = (
+                error.strerror if isinstance(error, OSError) else "it is cut or altered"
+            )
+            return Detail(warnings=(f"{trace} cannot be read: {why}",))
+        return detail
+
+    def _inside(self, trace: str) -> Path:
+        parts = PurePosixPath(trace).parts
+        if not parts or parts[0] != "candidates" or ".." in parts:
+            raise ValueError(f"{trace!r} does not name a detail of this run")
+        return self._run_dir / trace
+
+    def _write(self, trace: str, data: bytes) -> None:
+        path = f"{self._run_dir}/{trace}"
+        folder = path.rpartition("/")[0]
+        temporary = f"{folder}/.{next(self._counter)}-{os.getpid()}.tmp"
+        try:
+            if folder not in self._made:
+                Path(folder).mkdir(parents=True, exist_ok=True)
+                self._made.add(folder)
+            descriptor = os.open(temporary, _FLAGS, 0o644)
+            try:
+                write_all(descriptor, data)
+            finally:
+                os.close(descriptor)
+            # Plain strings: building paths would take longer than writing the file.
+            os.replace(temporary, path)  # noqa: PTH105
+        except OSError as error:
+            Path(temporary).unlink(missing_ok=True)
+            raise failed(error, Path(path)) from error
+
+
+def _with_trace(rollout: Rollout, trace: str) -> Rollout:
+    return Rollout(
+        candidate=rollout.candidate,
+        tree=rollout.tree,
+        case=rollout.case,
+        repeat=rollout.repeat,
+        outcome=rollout.outcome,
+        score=rollout.score,
+        seconds=rollout.seconds,
+        attempt=rollout.attempt,
+        metrics=rollout.metrics,
+        usage=rollout.usage,
+        reach=rollout.reach,
+        violation=rollout.violation,
+        worker=rollout.worker,
+        detail=None,
+        trace=trace,
+        started=rollout.started,
+    )
+
+
+@cache
+def _adapter() -> TypeAdapter[Any]:
+    return adapter_for(Detail)

@@ -1,0 +1,100 @@
+"""Manifests of artifact versions by their hash; contents are in the blobs."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+from pydantic import ValidationError
+
+from pytest_evo.artifact.trees import make_tree
+from pytest_evo.errors import RunDirectoryProblem
+from pytest_evo.models import Tree
+from pytest_evo.models import TreeHash
+from pytest_evo.store.disk import failed
+from pytest_evo.store.disk import write_atomic
+from pytest_evo.store.records import adapter_for
+from pytest_evo.store.records import to_json
+
+_HEXADECIMAL = frozenset("0123456789abcdef")
+
+
+class TreeFiles:
+    """Trees in a directory, one file each; a tree read back is the one put in."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._trees: dict[TreeHash, Tree] = {}
+
+    def put(self, tree: Tree) -> TreeHash:
+        """Keep a tree for good; return its hash.
+
+        Raises:
+            RunDirectoryProblem: the disk refuses.
+        """
+        if tree.hash in self._trees:
+            return tree.hash
+        path = self._file(tree.hash)
+        if not self._is_whole(path, tree.hash):
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise failed(error, path) from error
+            write_atomic(path, to_json(_adapter(), tree) + b"\n")
+        self._trees[tree.hash] = tree
+        return tree.hash
+
+    def get(self, tree_hash: TreeHash) -> Tree:
+        """Read a tree.
+
+        Raises:
+            RunDirectoryProblem: it is missing or was altered.
+        """
+        known = self._trees.get(tree_hash)
+        if known is None:
+            known = self._trees[tree_hash] = self._read(tree_hash)
+        return known
+
+    def has(self, tree_hash: TreeHash) -> bool:
+        """Whether there is a tree of this hash."""
+        return tree_hash in self._trees or self._file(tree_hash).exists()
+
+    def _read(self, tree_hash: TreeHash) -> Tree:
+        path = self._file(tree_hash)
+        try:
+            tree: Tree = _adapter().validate_json(path.read_bytes())
+        except (OSError, ValidationError) as error:
+            missing = isinstance(error, FileNotFoundError)
+            raise RunDirectoryProblem(
+                f"{path} is {'missing' if missing else 'cut or altered'}: the files of "
+                f"version {tree_hash[:12]} are not known. Restore it from a copy of "
+                "the run directory, or start a new run: pytest --evolve"
+            ) from error
+        if tree.hash != tree_hash or make_tree(tree.entries).hash != tree_hash:
+            raise RunDirectoryProblem(
+                f"{path} was altered: its entries are not those of version "
+                f"{tree_hash[:12]}. Restore it from a copy of the run directory, or "
+                "start a new run: pytest --evolve"
+            )
+        return tree
+
+    def _is_whole(self, path: Path, tree_hash: TreeHash) -> bool:
+        if not path.exists():
+            return False
+        try:
+            self._read(tree_hash)
+        except RunDirectoryProblem:
+            return False  # written again: the tree at hand is the right one
+        return True
+
+    def _file(self, tree_hash: TreeHash) -> Path:
+        if not tree_hash or not set(tree_hash) <= _HEXADECIMAL:
+            raise ValueError(f"{tree_hash!r} is not the hash of a tree")
+        return self._path / f"{tree_hash}.json"
+
+
+@cache
+def _adapter() -> TypeAdapter[Any]:
+    return adapter_for(Tree)
