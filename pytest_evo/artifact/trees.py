@@ -203,8 +203,8 @@ class _Reader:
         self.bytes += len(data)
         blob = hashlib.sha256(data).hexdigest()
         self.pending[blob] = data
-        if self.max_bytes is None:
-            self._store()
+        if self.max_bytes is None and self.max_files is None:
+            self._store()  # without limits, memory is one
         mode = stat.S_IMODE(facts.st_mode) & 0o777
         self._add(TreeEntry(path, "file", mode, blob, len(data)))
 
