@@ -1,0 +1,349 @@
+"""``pytest-evo``: look at runs, apply what they found, set a project up.
+
+Exit codes: 0 done, 1 it was looked at and something is wrong, 4 what was typed or
+configured has to change.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Sequence
+from datetime import datetime
+from datetime import UTC
+from pathlib import Path
+from typing import IO
+from typing import NoReturn
+from typing import TypeAlias
+
+from pytest_evo.artifact.trees import restore
+from pytest_evo.errors import EvoError
+from pytest_evo.errors import UsageProblem
+from pytest_evo.models import CandidateId
+from pytest_evo.models import START
+from pytest_evo.project import checkup
+from pytest_evo.project import find_rootdir
+from pytest_evo.project import init_project
+from pytest_evo.publish import apply_candidate
+from pytest_evo.publish import candidate_diff
+from pytest_evo.publish import publish
+from pytest_evo.publish import run_report
+from pytest_evo.publish import tree_of
+from pytest_evo.reports.console import Line
+from pytest_evo.reports.data import run_data
+from pytest_evo.reports.ending import claim_lines
+from pytest_evo.reports.ending import claim_text
+from pytest_evo.reports.ending import cost_lines
+from pytest_evo.reports.ending import diff_lines
+from pytest_evo.reports.ending import lineage
+from pytest_evo.reports.ending import next_lines
+from pytest_evo.reports.ending import stop_lines
+from pytest_evo.reports.ending import table_lines
+from pytest_evo.reports.ending import warning_lines
+from pytest_evo.reports.ending import worse_lines
+from pytest_evo.reports.text import visible
+from pytest_evo.settings import load_settings
+from pytest_evo.settings import Settings
+from pytest_evo.store.repair import repair
+from pytest_evo.store.run_directory import identify
+from pytest_evo.store.run_directory import open_existing
+from pytest_evo.store.run_directory import run_ids
+from pytest_evo.store.view import load_run
+from pytest_evo.store.view import RunView
+
+OK, WRONG, USAGE = 0, 1, 4
+Command: TypeAlias = Callable[[argparse.Namespace], int]
+_CANDIDATE = re.compile(r"c[0-9]{4,}(-[0-9]+)?")
+_ANSI = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "cyan": 36}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; return its exit code."""
+    _be_tolerant(sys.stdout, sys.stderr)
+    try:
+        options = _parser().parse_args(arguments)
+        code: int = options.command(options)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # the reader (head, less) has seen enough; the interpreter flushes once more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+    except KeyboardInterrupt:
+        return 130
+    except UsageProblem as problem:
+        sys.stderr.write(f"pytest-evo: {_flat(str(problem))}\n")
+        return USAGE
+    except (EvoError, OSError) as error:
+        sys.stderr.write(f"pytest-evo: {_flat(str(error))}\n")
+        return WRONG
+    return code
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong in one line; argparse would exit with 2."""
+        raise UsageProblem(f"{message}. To see what can be typed: {self.prog} --help")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="pytest-evo", description="Runs of pytest --evolve.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def add(name: str, command: Command, about: str) -> argparse.ArgumentParser:
+        one: argparse.ArgumentParser = commands.add_parser(
+            name, help=about, description=f"{about[0].upper()}{about[1:]}."
+        )
+        one.add_argument("--rootdir", type=Path, metavar="DIR", help="the project")
+        one.add_argument("--run-dir", metavar="DIR", help="where runs are kept (.evo)")
+        one.set_defaults(command=command)
+        return one
+
+    runs = add("runs", _runs, "list the runs")
+    show = add("show", _show, "show a run: candidates, claim, cost, iterations")
+    diff = add("diff", _diff, "print a candidate against the start as a patch")
+    apply = add("apply", _apply, "write a candidate into the working tree")
+    report = add("report", _report, "write the reports of a run again")
+    mend = add("repair", _repair, "make a damaged run usable again")
+    export = add("export", _export, "copy a candidate's files into a new directory")
+    add("doctor", _doctor, "check what pytest --evolve needs")
+    init = add("init", _init, "add [tool.pytest_evo] to pyproject.toml")
+
+    a_run = {"metavar": "RUN", "help": "a run id, or last (the default)"}
+    for one in (show, diff, apply, report, mend):
+        one.add_argument("run", nargs="?", default="last", **a_run)
+    a_candidate = {"metavar": "CANDIDATE", "help": "like c0012 (default: the winner)"}
+    for one in (diff, apply):
+        one.add_argument("candidate", nargs="?", **a_candidate)
+    export.add_argument("run", **a_run)
+    export.add_argument("candidate", **a_candidate)
+    export.add_argument("dir", metavar="DIR", help="one that is missing or empty")
+    for one in (runs, show):
+        one.add_argument("--json", action="store_true", help="for programs")
+    text = "overwrite what was changed since the run began"
+    apply.add_argument("--force", action="store_true", help=text)
+    report.add_argument("--reports", metavar="DIR", help="where to (evo-reports)")
+    init.add_argument("--artifact", metavar="DIR", help="the directory that may change")
+    return parser
+
+
+# -- commands ----------------------------------------------------------------------
+
+
+def _runs(options: argparse.Namespace) -> int:
+    root = _root(options)
+    rows = [_run_row(root, run) for run in run_ids(root)]
+    if options.json:
+        _json(rows)
+        return OK
+    if not rows:
+        _write([Line(f"no runs in {root}. Start one with: pytest --evolve")])
+    for row in rows:
+        text = f"{row['id']}  {row['state']:<10}  {row['text']}"
+        _write([Line(visible(text), "" if row["state"] != "damaged" else "red")])
+    return OK
+
+
+def _run_row(root: Path, run: str) -> dict[str, object]:
+    try:
+        report = run_report(load_run(root / "runs" / run))
+    except UsageProblem as problem:
+        return {"id": run, "state": "damaged", "text": str(problem)}
+    state = "complete" if report.complete else "stopped" if report.stop else "open"
+    final = report.final
+    claim = claim_text(final.claim) if final and report.winner != START else "no gain"
+    return {
+        "id": run,
+        "state": state,
+        "created": report.created,
+        "artifact": report.artifact,
+        "iterations": len(report.iterations),
+        "rollouts": sum(report.spent.values()),
+        "candidates": len(report.candidates),
+        "winner": report.winner,
+        "text": f"{report.artifact}, {len(report.iterations)} iterations, "
+        f"{sum(report.spent.values())} rollouts, {report.winner}: {claim}",
+    }
+
+
+def _show(options: argparse.Namespace) -> int:
+    run = run_report(_view(options))
+    if options.json:
+        _json(run_data(run))
+        return OK
+    head = [
+        Line(f"run {visible(run.id)}, seed {run.seed}, {visible(run.created)}", "bold"),
+        Line(f"artifact {visible(run.artifact)}: {visible(run.objective) or '-'}"),
+    ]
+    lines = [
+        head,
+        table_lines(run, limit=10_000),
+        claim_lines(run),
+        worse_lines(run),
+        warning_lines(run),
+        cost_lines(run),
+        [Line("iterations:", "bold"), *(Line(text) for text in lineage(run))],
+        stop_lines(run),
+        next_lines(run, options.run),
+    ]
+    for number, block in enumerate(filter(None, lines)):
+        _write([Line("")] * bool(number) + block)
+    return OK
+
+
+def _diff(options: argparse.Namespace) -> int:
+    candidate, view = _candidate(options)
+    if sys.stdout.isatty():
+        _write(diff_lines(candidate_diff(view, candidate), limit=None))
+        return OK
+    patch = candidate_diff(view, candidate, binary=True)
+    sys.stdout.flush()
+    sys.stdout.buffer.write(patch.encode("utf-8", "surrogateescape"))
+    return OK
+
+
+def _apply(options: argparse.Namespace) -> int:
+    candidate, view = _candidate(options)
+    rootdir = _rootdir(options)
+    done = apply_candidate(view, rootdir, candidate, force=options.force)
+    where = visible(str(done.directory))
+    if not done.paths:
+        _write([Line(f"nothing to do: {where} is {candidate} already")])
+        return OK
+    lines = [Line(f"wrote {candidate} into {where}:")]
+    lines += [Line(f"  {visible(path)}") for path in done.paths]
+    _write([*lines, Line("next: git diff", "bold")])
+    return OK
+
+
+def _report(options: argparse.Namespace) -> int:
+    view = _view(options)
+    wanted = options.reports or view.info.settings.get("reports") or "evo-reports"
+    done = publish(view.path, _rootdir(options) / str(wanted))
+    _write(Line(visible(_short(path))) for path in done.files)
+    return OK
+
+
+def _repair(options: argparse.Namespace) -> int:
+    done = repair(_root(options), options.run, datetime.now(UTC))
+    if not done:
+        _write([Line(f"{visible(options.run)} is sound: nothing was changed")])
+    for one in done:
+        _write(
+            [
+                Line(
+                    f"{visible(_short(one.file))}: {one.records} records kept, "
+                    f"{one.removed} set aside in {visible(_short(one.aside))}"
+                )
+            ]
+        )
+    return OK
+
+
+def _export(options: argparse.Namespace) -> int:
+    view = _view(options)
+    target = Path(options.dir)
+    restore(tree_of(view, options.candidate), view.blobs(), target)
+    _write([Line(f"wrote {options.candidate} into {visible(_short(target))}")])
+    return OK
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    styles = {"ok": "green", "note": "yellow", "problem": "red"}
+    problems = 0
+    for finding in checkup(_rootdir(options)):
+        problems += finding.state == "problem"
+        text = f"{finding.state:<8} {finding.about}: {_flat(finding.text)}"
+        _write([Line(visible(text), styles[finding.state])])
+    _write([Line("all is well" if not problems else f"{problems} to be solved")])
+    return WRONG if problems else OK
+
+
+def _init(options: argparse.Namespace) -> int:
+    rootdir = options.rootdir or Path.cwd()
+    table = init_project(rootdir, options.artifact)
+    path = _short(rootdir / "pyproject.toml")
+    lines = [Line(visible(text)) for text in table.rstrip().splitlines()]
+    _write([Line(f"added to {visible(path)}:"), Line(""), *lines, Line("")])
+    _write([Line("next: pytest-evo doctor", "bold")])
+    return OK
+
+
+# -- finding runs ------------------------------------------------------------------
+
+
+def _rootdir(options: argparse.Namespace) -> Path:
+    if options.rootdir is None:
+        return find_rootdir(Path.cwd())
+    rootdir: Path = options.rootdir
+    if not rootdir.is_dir():
+        raise UsageProblem(f"--rootdir={rootdir} is no directory. Type one that is.")
+    return rootdir
+
+
+def _root(options: argparse.Namespace) -> Path:
+    rootdir = _rootdir(options)
+    if options.run_dir is not None:
+        return Path(options.run_dir).absolute()
+    default = str(Settings.model_fields["run_dir"].default)
+    if (rootdir / default / "runs").is_dir():
+        return rootdir / default  # runs can be looked at whatever the settings say
+    return rootdir / load_settings(rootdir, {}).run_dir
+
+
+def _view(options: argparse.Namespace) -> RunView:
+    root = _root(options)
+    # a run that is named is meant, even if the project has moved since
+    project = identify(_rootdir(options), root) if options.run == "last" else None
+    return load_run(open_existing(root, options.run, project).path)
+
+
+def _candidate(options: argparse.Namespace) -> tuple[CandidateId, RunView]:
+    if options.candidate is None and _CANDIDATE.fullmatch(options.run):
+        options.run, options.candidate = "last", options.run
+    view = _view(options)
+    return options.candidate or view.winner, view
+
+
+# -- writing -----------------------------------------------------------------------
+
+
+def _json(value: object) -> None:
+    sys.stdout.write(json.dumps(value, indent=2, default=str) + "\n")
+
+
+def _write(lines: Iterable[Line]) -> None:
+    colours = _colours(sys.stdout)
+    for line in lines:
+        text = line.text
+        if line.style and colours:
+            text = f"\x1b[{_ANSI[line.style]}m{text}\x1b[0m"
+        sys.stdout.write(f"{text}\n")
+
+
+def _colours(stream: IO[str]) -> bool:
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return stream.isatty() and not plain
+
+
+def _flat(text: str) -> str:
+    return visible(" ".join(text.split()))
+
+
+def _short(path: Path) -> str:
+    """Relative to the working directory where it is below it."""
+    full = path.absolute()
+    here = Path.cwd()
+    return str(full.relative_to(here) if full.is_relative_to(here) else full)
+
+
+def _be_tolerant(*streams: object) -> None:
+    """A name that the terminal's encoding lacks is shown as an escape."""
+    for stream in streams:
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")

@@ -1,0 +1,305 @@
+"""A run directory to everything that people and CI look at; a candidate to the tree.
+
+Whatever is written here is computed from the journal and the blobs alone, so it can be
+made again after any crash, and twice is the same as once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterable
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import get_args
+
+from pytest_evo.artifact.apply import apply_tree
+from pytest_evo.artifact.blobs import MemoryBlobs
+from pytest_evo.artifact.patches import changes
+from pytest_evo.artifact.patches import diff
+from pytest_evo.artifact.trees import snapshot
+from pytest_evo.errors import ArtifactProblem
+from pytest_evo.errors import RunDirectoryProblem
+from pytest_evo.errors import UsageProblem
+from pytest_evo.events import RolloutRecorded
+from pytest_evo.models import CandidateId
+from pytest_evo.models import Detail
+from pytest_evo.models import START
+from pytest_evo.models import Status
+from pytest_evo.models import Tree
+from pytest_evo.reports.junit import candidate_report
+from pytest_evo.reports.junit import leaderboard_report
+from pytest_evo.reports.junit import Mode
+from pytest_evo.reports.junit import Parts
+from pytest_evo.reports.junit import winner_report
+from pytest_evo.reports.metrics import metrics_text
+from pytest_evo.reports.model import RunReport
+from pytest_evo.reports.model import standings
+from pytest_evo.reports.summary import summary_markdown
+from pytest_evo.reports.text import file_name
+from pytest_evo.store.view import load_run
+from pytest_evo.store.view import RunView
+
+MAX_CANDIDATES = 50
+"""How many candidate reports go to the reports directory; all are in the run's own."""
+
+_OURS = re.compile(
+    r"(?:(?:junit|leaderboard)-part[0-9]+|TEST-c[0-9][0-9A-Za-z._-]*)\.xml"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What was written, and the run that it tells of."""
+
+    run: RunReport
+    files: tuple[Path, ...]
+
+
+# -- reports -----------------------------------------------------------------------
+
+
+def run_report(view: RunView) -> RunReport:
+    """The run as the reports want it. A diff that cannot be made says why."""
+    info = view.info
+    objective = info.settings.get("objective")
+    usage = dict(view.usage())
+    if "rollouts" in usage:  # what the system under test used
+        usage["suite"] = usage.pop("rollouts")
+    return RunReport(
+        id=info.id,
+        created=info.created.isoformat(),
+        artifact=info.artifact,
+        objective=objective if isinstance(objective, str) else "",
+        seed=info.seed,
+        cases=view.cases,
+        candidates=tuple(view.candidates.values()),
+        rollouts=view.rollouts,
+        iterations=tuple(view.iterations),
+        noise=view.noise,
+        final=view.final,
+        stop=view.stop,
+        spent={purpose.value: count for purpose, count in view.spent().items()},
+        usage=usage,
+        diff=_winner_diff(view),
+        detail=partial(_detail, view),
+    )
+
+
+def candidate_diff(
+    view: RunView, candidate: CandidateId, *, binary: bool = False
+) -> str:
+    """A candidate against the start, as a unified patch.
+
+    Raises:
+        RunDirectoryProblem: a version is not in the run directory.
+    """
+    old, new = tree_of(view, START), tree_of(view, candidate)
+    return diff(old, new, view.blobs(), binary=binary)
+
+
+def tree_of(view: RunView, candidate: CandidateId) -> Tree:
+    """The files of a candidate.
+
+    Raises:
+        RunDirectoryProblem: there is no such candidate, or its files are lost.
+    """
+    if candidate not in view.candidates:
+        raise RunDirectoryProblem(
+            f"run {view.info.id} has no candidate {candidate!r}. To see those it has, "
+            f"type: pytest-evo show {view.info.id}"
+        )
+    return view.tree_of(candidate)
+
+
+def publish(
+    run_path: Path, reports_dir: Path, *, junit_candidates: Mode | None = None
+) -> Published:
+    """Write all reports of a run.
+
+    Args:
+        run_path: the run directory; every candidate gets a report in it.
+        reports_dir: gets the reports for CI; reports of earlier runs are removed.
+        junit_candidates: how a candidate's failures are written; the run's own setting
+            if None.
+
+    Raises:
+        RunDirectoryProblem: the run cannot be read.
+        UsageProblem: a report cannot be written.
+    """
+    view = load_run(run_path)
+    run = run_report(view)
+    mode = junit_candidates or _mode(view)
+    chosen = set(chosen_candidates(run))
+    files: list[Path] = []
+    with _explained(reports_dir):
+        _make_reports_dir(reports_dir)
+        for record in run.candidates:
+            if not run.rollouts.get(record.id):
+                continue
+            parts = candidate_report(run, record.id, mode)
+            own = run_path / "candidates" / file_name(record.id)
+            _write_parts(own / "junit.xml", parts)
+            if record.id in chosen:
+                name = f"TEST-{file_name(record.id)}.xml"
+                files += _write_parts(reports_dir / "candidates" / name, parts)
+        files += _write_parts(reports_dir / "junit.xml", winner_report(run))
+        files += _write_parts(reports_dir / "leaderboard.xml", leaderboard_report(run))
+        for name, text in (
+            ("summary.md", summary_markdown(run)),
+            ("metrics.txt", metrics_text(run)),
+        ):
+            files.append(reports_dir / name)
+            _write(files[-1], text.encode("utf-8", "replace"))
+        _remove_stale(reports_dir, files)
+    return Published(run, tuple(files))
+
+
+def chosen_candidates(run: RunReport) -> list[CandidateId]:
+    """At most 50 to show in CI: the best, then the accepted, then the latest."""
+    ranked = [one.record for one in standings(run) if run.rollouts.get(one.record.id)]
+    newest = sorted(ranked, key=lambda c: (c.iteration, c.step), reverse=True)
+    accepted = [c for c in newest if c.status in (Status.START, Status.ACCEPTED)]
+    order = [run.winner, START]
+    order += [record.id for record in (*ranked[:20], *accepted, *newest)]
+    known = {record.id for record in ranked}
+    return [c for c in dict.fromkeys(order) if c in known][:MAX_CANDIDATES]
+
+
+def _winner_diff(view: RunView) -> str:
+    if view.winner == START or view.winner not in view.candidates:
+        return ""
+    try:
+        return candidate_diff(view, view.winner)
+    except RunDirectoryProblem as problem:
+        return f"(the files of {view.winner} are not known: {problem})\n"
+
+
+def _detail(view: RunView, rollout: RolloutRecorded) -> Detail:
+    try:
+        return view.detail(rollout) or Detail()
+    except ValueError as error:  # a name that leads out of the run directory
+        return Detail(warnings=(str(error),))
+
+
+def _mode(view: RunView) -> Mode:
+    wanted = view.info.settings.get("junit_candidates")
+    return next((mode for mode in get_args(Mode) if mode == wanted), "failures")
+
+
+# -- files -------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _explained(reports_dir: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UsageProblem(
+            f"cannot write {error.filename or reports_dir}: {error.strerror or error}. "
+            "Make it writable, with room on the disk, or choose another place with "
+            "--evo-reports=DIR; then type: pytest-evo report"
+        ) from error
+
+
+def _make_reports_dir(reports_dir: Path) -> None:
+    if not reports_dir.exists():
+        reports_dir.mkdir(parents=True)
+        (reports_dir / ".gitignore").write_text("*\n", encoding="utf-8")
+    (reports_dir / "candidates").mkdir(exist_ok=True)
+
+
+def _write_parts(path: Path, parts: Parts) -> list[Path]:
+    written = []
+    for number, part in enumerate(parts, start=1):
+        tail = "" if number == 1 else f"-part{number}"
+        written.append(path.with_name(f"{path.stem}{tail}{path.suffix}"))
+        _write(written[-1], part)
+    return written
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Replace a file at once, because CI may collect it at any moment."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        draft.write_bytes(data)
+        draft.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            draft.unlink()
+        raise
+
+
+def _remove_stale(reports_dir: Path, files: Iterable[Path]) -> None:
+    """Remove reports of earlier runs; nothing that is not named like one."""
+    keep = set(files)
+    for folder in (reports_dir, reports_dir / "candidates"):
+        for path in folder.iterdir():
+            if _OURS.fullmatch(path.name) and path not in keep and path.is_file():
+                path.unlink()
+
+
+# -- the working tree --------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """Which candidate is in the working tree now, and which paths that changed."""
+
+    candidate: CandidateId
+    directory: Path
+    paths: tuple[str, ...]
+
+
+def apply_candidate(
+    view: RunView, rootdir: Path, candidate: CandidateId, *, force: bool = False
+) -> Applied:
+    """Write a candidate into the working tree, all of it or nothing.
+
+    Args:
+        view: the run that the candidate is of.
+        rootdir: the project; the run knows the artifact's place in it.
+        candidate: which one; the start undoes an earlier apply.
+        force: overwrite changes that were made since the run began.
+
+    Raises:
+        ArtifactProblem: the artifact is not the one that the run began with (nor one
+            of its candidates), or it cannot be read or written.
+        RunDirectoryProblem: there is no such candidate, or its files are lost.
+    """
+    new = tree_of(view, candidate)
+    directory = _artifact_directory(rootdir, view)
+    include = view.info.settings.get("include")
+    globs = [str(glob) for glob in include] if isinstance(include, list) else []
+    now = snapshot(directory, MemoryBlobs(), include=globs)
+    ours = {record.tree for record in view.candidates.values()}
+    if now.hash not in ours and not force:
+        raise _changed(view, now, candidate)
+    return Applied(candidate, directory, apply_tree(directory, now, new, view.blobs()))
+
+
+def _artifact_directory(rootdir: Path, view: RunView) -> Path:
+    root = rootdir.resolve()
+    directory = rootdir / view.info.artifact
+    inside = directory.resolve().is_relative_to(root) and directory.resolve() != root
+    if inside and directory.is_dir() and not directory.is_symlink():
+        return directory
+    raise ArtifactProblem(
+        f"{directory} is not a directory inside {root}. Run {view.info.id} is about "
+        f"the artifact {view.info.artifact!r}: type the command in its project, or give "
+        "that with --rootdir=DIR."
+    )
+
+
+def _changed(view: RunView, now: Tree, candidate: CandidateId) -> ArtifactProblem:
+    names = [path for path, _ in changes(tree_of(view, START), now)]
+    shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" * (len(names) > 5))
+    return ArtifactProblem(
+        f"{view.info.artifact} has changed since run {view.info.id} began ({shown}). "
+        f"Nothing was written. Commit or undo those changes, or overwrite them with: "
+        f"pytest-evo apply {view.info.id} {candidate} --force"
+    )
