@@ -193,12 +193,13 @@ class _Reader:
             )
 
     def _file(self, path: str, handle: int) -> None:
-        with open(handle, "rb") as file:
-            facts = os.fstat(file.fileno())
+        try:
+            facts = os.fstat(handle)
             if not stat.S_ISREG(facts.st_mode):
                 raise ArtifactProblem(f"{path!r} changed while it was read. Try again.")
-            limit = self.max_bytes
-            data = file.read(-1 if limit is None else limit - self.bytes + 1)
+            data = self._all_of(handle, facts.st_size)
+        finally:
+            os.close(handle)
         self._check_bytes(path, len(data))
         self.bytes += len(data)
         blob = hashlib.sha256(data).hexdigest()
@@ -207,6 +208,17 @@ class _Reader:
             self._store()  # without limits, memory is one
         mode = stat.S_IMODE(facts.st_mode) & 0o777
         self._add(TreeEntry(path, "file", mode, blob, len(data)))
+
+    def _all_of(self, handle: int, size: int) -> bytes:
+        """Read to the end, or one byte more than may be."""
+        left = size + 1  # a file that grows meanwhile is read on
+        if self.max_bytes is not None:
+            left = min(left, self.max_bytes - self.bytes + 1)
+        data = os.read(handle, left)
+        while more := os.read(handle, left):
+            data += more
+            self._check_bytes("a growing file", len(data))
+        return data
 
     def _link(self, path: str, target: str) -> None:
         _checked(target, f"the link {path} to ")

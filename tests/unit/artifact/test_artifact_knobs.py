@@ -45,7 +45,7 @@ stages:
   k: 1
 - name: "second"
   k: 2  # two
-long: this line is much longer than what a writer with a default width would leave alone in one line
+long: this line is longer than what a writer with a default width leaves alone
 """
 
 JSON = """\
@@ -165,7 +165,7 @@ def test_read_knob_refuses_malformed_keys(key):
 def test_write_knob_refuses_a_value_that_other_places_share():
     text = "base: &k 1.0\nother: *k\nlist: [&v 2, *v]\n"
     for key in ("base", "other", "list.1"):
-        with pytest.raises(ArtifactProblem, match="alias|anchor"):
+        with pytest.raises(ArtifactProblem, match=r"alias|anchor"):
             write_knob(text, ".yaml", key, 2.0)
 
 
