@@ -80,6 +80,8 @@ class FrameReader:
         self._secret = secret
         self._count = 0
         self._buffer = bytearray()
+        self.closed = False
+        """Whether the child's end is closed, by its death or by a test."""
 
     def fileno(self) -> int:
         """For selectors."""
@@ -98,8 +100,12 @@ class FrameReader:
     def _receive(self) -> bool:
         try:
             data = self._end.recv(_CHUNK)
-        except OSError:  # nothing there, or the child died with frames unread
+        except BlockingIOError:
             return False
+        except OSError:  # the child died with the secret unread
+            self.closed = True
+            return False
+        self.closed = not data
         self._buffer += data
         return bool(data)
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import resource
 import signal
 import sys
 import time
+from collections.abc import Callable
 from collections.abc import Collection
-from collections.abc import Iterator
 from pathlib import Path
 
 LINUX = sys.platform == "linux"
@@ -37,12 +38,35 @@ def die_with_parent(parent: int) -> None:
         os._exit(1)
 
 
+def lead_session(parent: int) -> None:
+    """What a test process does first: leave the terminal, keep what it starts.
+
+    It gets a session and process group of its own, the default answer to Ctrl-C,
+    adopts its own orphans (so that they are still its own when it is killed), writes
+    no core files and dies with ``parent``.
+    """
+    os.setsid()
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    resource.setrlimit(
+        resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1])
+    )
+    become_subreaper()
+    die_with_parent(parent)
+
+
 def children(pid: int) -> set[int]:
     """Direct children of a process, zombies included; empty where unknown."""
+    if not LINUX:
+        return set()
     found: set[int] = set()
-    for listing in _glob(f"/proc/{pid}/task", "*/children"):
-        with contextlib.suppress(OSError):
-            found.update(map(int, listing.read_text().split()))
+    try:
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            found.update(map(int, (task / "children").read_bytes().split()))
+    except FileNotFoundError:  # gone, or a kernel without these lists
+        found.update(child for child in _all_processes() if _parent(child) == pid)
+    except OSError:
+        pass
     return found
 
 
@@ -77,15 +101,18 @@ def kill(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def sweep_orphans(keep: Collection[int]) -> int:
-    """Kill and reap every direct child of this process but ``keep``.
+def sweep_orphans(
+    keep: Collection[int], owned: Callable[[int], bool] | None = None
+) -> int:
+    """Kill and reap the direct children of this process but for ``keep``.
 
-    Only for a process that is a subreaper and that starts no children of its own
-    without putting them into ``keep``. Returns how many were killed.
+    For a subreaper. ``owned`` says which of them may be touched; without it all may, so
+    this process must put every child that it starts itself into ``keep``. Returns how
+    many were killed.
     """
     deadline = time.monotonic() + _SWEEP_SECONDS
     killed: set[int] = set()
-    while orphans := children(os.getpid()).difference(keep):
+    while orphans := _orphans(keep, owned, killed):
         for pid in orphans:
             if not reap(pid):
                 kill_group(pid)
@@ -98,15 +125,34 @@ def sweep_orphans(keep: Collection[int]) -> int:
     return len(killed)
 
 
-def sweep_session(leader: int, token: str) -> None:
-    """Kill what a dead session leader left, found by session and by environment.
+def _orphans(
+    keep: Collection[int], owned: Callable[[int], bool] | None, killed: set[int]
+) -> list[int]:
+    found = children(os.getpid()).difference(keep)
+    if owned is None:
+        return list(found)
+    return [pid for pid in found if pid in killed or owned(pid)]
 
-    For processes that are not this one's children. ``token`` is a value that the
-    leader had put into the environment of everything it started.
+
+def belongs(pid: int, leaders: Collection[int], token: bytes) -> bool:
+    """Whether a process is of a leader's session or has ``token`` in its environment.
+
+    A leader puts the token into ``os.environ`` before it starts anything.
     """
-    needle = token.encode()
-    for pid, session in _sessions():
-        if session == leader or _environment_has(pid, needle):
+    try:
+        if os.getsid(pid) in leaders:
+            return True
+        return token in Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False
+
+
+def sweep_leaders(leaders: Collection[int], token: bytes) -> None:
+    """Kill what dead session leaders left, though it is not this process's own."""
+    for leader in leaders:
+        kill_group(leader)
+    for pid in _all_processes():
+        if pid != os.getpid() and belongs(pid, leaders, token):
             kill(pid)
 
 
@@ -118,24 +164,16 @@ def reap(pid: int) -> bool:
         return True
 
 
-def _sessions() -> Iterator[tuple[int, int]]:
-    me = os.getpid()
-    for entry in _glob("/proc", "[0-9]*"):
-        pid = int(entry.name)
-        with contextlib.suppress(OSError):
-            if pid != me:
-                yield pid, os.getsid(pid)
-
-
-def _environment_has(pid: int, needle: bytes) -> bool:
+def _all_processes() -> list[int]:
     try:
-        return needle in Path(f"/proc/{pid}/environ").read_bytes()
-    except OSError:
-        return False
-
-
-def _glob(directory: str, pattern: str) -> list[Path]:
-    try:
-        return list(Path(directory).glob(pattern))
+        return [int(entry.name) for entry in Path("/proc").glob("[0-9]*")]
     except OSError:
         return []
+
+
+def _parent(pid: int) -> int:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return 0
+    return int(stat.rpartition(b")")[2].split()[1])

@@ -1,0 +1,294 @@
+"""Starts the test processes of a worker, in whatever isolation a request asks for."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import select
+import shutil
+import time
+from collections import deque
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from pytest_evo.errors import EvoError
+from pytest_evo.models import CaseId
+from pytest_evo.models import Detail
+from pytest_evo.models import Outcome
+from pytest_evo.models import Phase
+from pytest_evo.plugin import messages
+from pytest_evo.plugin import processes
+from pytest_evo.plugin.forking import Child
+from pytest_evo.plugin.forking import ForkedChild
+from pytest_evo.plugin.forking import ForkExit
+from pytest_evo.plugin.forking import Place
+from pytest_evo.plugin.forking import settle
+from pytest_evo.plugin.forking import Surroundings
+from pytest_evo.plugin.frames import frame_pair
+from pytest_evo.plugin.isolation.candidates import CandidateCache
+from pytest_evo.plugin.isolation.fresh import describe_session
+from pytest_evo.plugin.isolation.fresh import FreshTask
+from pytest_evo.plugin.isolation.fresh import Zygote
+from pytest_evo.plugin.isolation.workspace import Workspace
+from pytest_evo.plugin.isolation.workspace import Workspaces
+from pytest_evo.plugin.messages import Mode
+from pytest_evo.plugin.rawrollout import RawRollout
+from pytest_evo.plugin.serving import Subject
+from pytest_evo.plugin.serving import Todo
+
+_STATUS_SECONDS = 1.0  # how long the zygote may take to tell how a child ended
+
+
+class CaseLauncher:
+    """Makes copies of candidates and test processes that see them."""
+
+    def __init__(
+        self,
+        session: pytest.Session,
+        items: Mapping[CaseId, pytest.Item],
+        settings: messages.WorkerSettings,
+        directory: Path,
+        *,
+        shared: bool = False,
+    ) -> None:
+        """Prepare; ``shared`` says that this process has children of its own too."""
+        self._session = session
+        self._items = items
+        self._settings = settings
+        self._directory = directory
+        self._project = session.config.rootpath
+        self._artifact = self._project / settings.artifact
+        self._cache = CandidateCache(directory / "candidates")
+        self._token = secrets.token_hex(16)
+        self._forked: ForkedChild | None = None
+        self._zygote: Zygote | None = None
+        self._workspaces: Workspaces | None = None
+        self._count = 0
+        self._dead: deque[int] = deque(maxlen=64)
+        self._exits: dict[int, int] = {}
+        self._shared = shared or not processes.become_subreaper()
+        self._others = processes.children(os.getpid())
+
+    @property
+    def token(self) -> str:
+        """What every process that a test process starts has in its environment."""
+        return self._token
+
+    def missing(self, run: messages.Run) -> Sequence[str]:
+        """Blobs that the worker does not have."""
+        return self._cache.missing(run.manifest)
+
+    def add(self, blob: messages.Blob) -> None:
+        """Keep a blob."""
+        self._cache.add(blob.id, blob.payload)
+
+    def configure(self, message: messages.Configure) -> None:
+        """Nothing is configured late so far."""
+
+    def knows(self, run: messages.Run, case: CaseId) -> bool:
+        """Whether the case can be run; a fresh process collects for itself."""
+        return run.mode is not Mode.FORK or case in self._items
+
+    def launch(
+        self, run: messages.Run, todo: Sequence[Todo], in_child: Callable[[], None]
+    ) -> Subject:
+        """Start a process for these runs."""
+        self._count += 1
+        scratch = self._directory / "scratch" / str(self._count)
+        log = self._directory / f"log-{self._count}"
+        if run.mode is Mode.WORKSPACE:
+            return self._launch_workspace(run, todo, scratch, log)
+        candidate = self._cache.copy(run.manifest)
+
+        def release() -> str | None:
+            violation = self._cache.violation(candidate, run.manifest)
+            self._cache.remove(candidate)
+            return violation
+
+        place = self._place(candidate, scratch, log)
+        try:
+            if run.mode is Mode.FRESH:
+                return self._launch_fresh(run, todo, place, release)
+            return self._launch_fork(run, todo, place, release, in_child)
+        except BaseException:
+            self._cache.remove(candidate)
+            raise
+
+    def sweep(self, live: Sequence[Subject], dead: Subject) -> None:
+        """Kill what a dead test process left behind."""
+        keep = self._others.union(process.pid for process in live)
+        if self._shared:
+            self._dead.append(dead.pid)
+            processes.sweep_orphans(keep, self._is_ours)
+        else:
+            processes.sweep_orphans(keep)
+
+    def report(self, outcome: Outcome, seconds: float, message: str, log: str) -> bytes:
+        """The payload of a rollout that its process could not report."""
+        sections = (("Output of the test process", log),) if log else ()
+        phase = Phase("call", outcome.value, seconds, message, sections=sections)
+        raw = RawRollout(
+            outcome=outcome, score=None, seconds=seconds, detail=Detail((phase,))
+        )
+        return json.dumps(raw.to_plain()).encode()
+
+    def close(self) -> None:
+        """End the zygote, and remove all files of this worker."""
+        if self._zygote is not None:
+            self._zygote.close()
+        if self._workspaces is not None:
+            self._workspaces.close()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _is_ours(self, pid: int) -> bool:
+        return processes.belongs(pid, self._dead, self._token.encode())
+
+    def _place(self, candidate: Path, scratch: Path, log: Path) -> Place:
+        return Place(
+            candidate=candidate,
+            artifact=self._artifact,
+            project=self._project,
+            scratch=scratch,
+            log=log,
+            files=self._settings.files,
+        )
+
+    def _surroundings(self) -> Surroundings:
+        settings = self._settings
+        return Surroundings(self._token, settings.run, settings.hidden, settings.allow)
+
+    # -- fork ----------------------------------------------------------------------
+
+    def _launch_fork(
+        self,
+        run: messages.Run,
+        todo: Sequence[Todo],
+        place: Place,
+        release: Callable[[], str | None],
+        in_child: Callable[[], None],
+    ) -> Child:
+        if self._forked is None:
+            settle()
+            self._forked = ForkedChild(self._session, self._items)
+        reader, descriptor = frame_pair()
+
+        def let_go() -> None:
+            in_child()
+            reader.close()
+
+        try:
+            pid = self._forked.start(
+                run, todo, place, self._surroundings(), descriptor, let_go
+            )
+        except BaseException:
+            reader.close()
+            raise
+        finally:
+            os.close(descriptor)
+        return Child(pid, reader, place, ForkExit(pid), release)
+
+    # -- fresh and workspace -------------------------------------------------------
+
+    def _launch_workspace(
+        self, run: messages.Run, todo: Sequence[Todo], scratch: Path, log: Path
+    ) -> Child:
+        if self._workspaces is None:
+            self._workspaces = Workspaces(
+                self._directory / "workspaces",
+                self._project,
+                self._artifact,
+                self._cache,
+                self._settings.files,
+            )
+        workspaces = self._workspaces
+        workspace = workspaces.take(run.manifest)
+
+        def release() -> str | None:
+            violation = workspaces.violation(workspace, run.manifest)
+            workspaces.give_back(workspace)
+            return violation
+
+        place = self._place(workspace.artifact, scratch, log)
+        try:
+            return self._launch_fresh(run, todo, place, release, workspace)
+        except BaseException:
+            workspaces.give_back(workspace)
+            raise
+
+    def _launch_fresh(
+        self,
+        run: messages.Run,
+        todo: Sequence[Todo],
+        place: Place,
+        release: Callable[[], str | None],
+        workspace: Workspace | None = None,
+    ) -> Child:
+        zygote = self._started_zygote()
+        mounted = run.mount and workspace is None
+        seen_at = place.artifact if mounted else place.candidate
+        task = FreshTask(
+            runs=tuple((case, repeat) for case, repeat, _ in todo),
+            candidate=str(place.candidate),
+            artifact=str(place.artifact),
+            project=str(place.project),
+            mount=mounted,
+            files=place.files,
+            workspace=str(workspace.root) if workspace else None,
+            environment=self._surroundings().variables(seen_at),
+            seed=run.seed,
+            basetemp=str(place.scratch),
+        )
+        reader, descriptor = frame_pair()
+        try:
+            pid = zygote.fork(task, descriptor)
+        except (OSError, EvoError):
+            reader.close()
+            self._drop_zygote()
+            raise
+        finally:
+            os.close(descriptor)
+        return Child(pid, reader, place, ZygoteExit(zygote, pid, self._exits), release)
+
+    def _started_zygote(self) -> Zygote:
+        if self._zygote is None:
+            before = processes.children(os.getpid())
+            self._zygote = Zygote.start(describe_session(self._session.config))
+            self._others |= processes.children(os.getpid()) - before
+        return self._zygote
+
+    def _drop_zygote(self) -> None:
+        """Have the next request start a new one."""
+        zygote, self._zygote = self._zygote, None
+        if zygote is not None:
+            zygote.close()
+
+
+class ZygoteExit:
+    """Of a child of the zygote, which alone can learn its status."""
+
+    def __init__(self, zygote: Zygote, pid: int, exits: dict[int, int]) -> None:
+        self._zygote = zygote
+        self._pid = pid
+        self._exits = exits
+        self.status: int | None = None
+
+    def poll(self, *, wait: bool) -> bool:
+        """Whether it has ended, as far as the zygote has said."""
+        deadline = time.monotonic() + (_STATUS_SECONDS if wait else 0.0)
+        while True:
+            for news in self._zygote.exits():
+                self._exits[news.pid] = news.status
+            if self._pid in self._exits:
+                self.status = self._exits.pop(self._pid)
+            left = deadline - time.monotonic()
+            if self.status is not None or left <= 0:
+                return self.status is not None
+            try:
+                select.select([self._zygote], [], [], left)
+            except (OSError, ValueError):  # the zygote is gone
+                return True

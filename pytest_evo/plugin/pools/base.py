@@ -1,0 +1,450 @@
+"""Requests to workers, rollouts back: one implementation for every transport.
+
+Everything but ``add_worker``, ``close`` and ``abandon`` runs on the engine's thread.
+Transports deliver from threads of their own into an inbox; until the engine has a loop,
+``wait_ready`` empties it, afterwards the loop does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import AsyncIterator
+from collections.abc import Callable
+from collections.abc import Mapping
+from dataclasses import dataclass
+from dataclasses import field
+from typing import TypeAlias
+
+from pytest_evo.errors import EvoError
+from pytest_evo.errors import MessageRefused
+from pytest_evo.errors import WorkersLost
+from pytest_evo.models import CaseId
+from pytest_evo.models import Rollout
+from pytest_evo.models import Tree
+from pytest_evo.models import TreeHash
+from pytest_evo.plugin import messages
+from pytest_evo.plugin import processes
+from pytest_evo.plugin.links import Link
+from pytest_evo.plugin.messages import Mode
+from pytest_evo.plugin.pools.flights import Flight
+from pytest_evo.plugin.pools.flights import Run
+from pytest_evo.protocols import Request
+
+_WATCH = 0.5  # seconds between looks for silent workers
+_SWEEP = 0.3  # seconds until the test processes of a dead worker have ended
+Notice: TypeAlias = Callable[[str], None]
+
+
+@dataclass(eq=False)
+class Worker:
+    """A worker as the pool knows it."""
+
+    name: str
+    link: Link
+    kill: Callable[[], None]
+    joined: float
+    hello: messages.Hello | None = None
+    flights: dict[str, Flight] = field(default_factory=dict)
+    dismissed: bool = False
+
+    @property
+    def ready(self) -> bool:
+        """Whether it can take requests."""
+        return self.hello is not None and not self.dismissed
+
+
+class Pool:
+    """The :class:`~pytest_evo.protocols.Evaluator` over workers."""
+
+    def __init__(
+        self,
+        *,
+        workers: int,
+        concurrency: int = 1,
+        grace: float | None = None,
+        notice: Notice = lambda text: None,
+    ) -> None:
+        """Wait for ``workers`` workers, each with ``concurrency`` requests in flight.
+
+        Args:
+            workers: how many the transport starts, and replaces when they die.
+            concurrency: requests in flight in one worker.
+            grace: seconds that a worker may be silent beyond the time limit of its
+                cases; None: what its isolation needs.
+            notice: shows a person a line about workers.
+        """
+        self.expected = workers
+        self.concurrency = concurrency
+        self.seed = 0
+        self.finished_rollouts = 0
+        self._grace = grace
+        self._notice = notice
+        self._mode, self._mount = Mode.FORK, False
+        self._timeouts: Mapping[CaseId, float] = {}
+        self._default_timeout = 300.0
+        self._tree: Callable[[TreeHash], Tree] | None = None
+        self._blob: Callable[[str], bytes] | None = None
+        self._lock = threading.Condition()
+        self._inbox: deque[tuple[Worker, bytes | None]] = deque()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._draining = False
+        self._workers: list[Worker] = []
+        self._flights: dict[str, Flight] = {}
+        self._pending: list[Flight] = []
+        self._groups: Mapping[CaseId, str] = {}
+        self._cases: frozenset[CaseId] | None = None
+        self._deaths = 0
+        self._lost: Exception | None = None
+        self._closed = False
+
+    # -- what the engine sets and asks -----------------------------------------------
+
+    def set_source(
+        self, tree: Callable[[TreeHash], Tree], blob: Callable[[str], bytes]
+    ) -> None:
+        """Where candidates come from: trees by hash, contents by sha256."""
+        self._tree, self._blob = tree, blob
+
+    def set_isolation(self, mode: str, mount: bool) -> None:
+        """How requests from now on are isolated: fork, fresh or workspace."""
+        self._mode, self._mount = Mode(mode), mount
+
+    def set_timeouts(
+        self, seconds: Mapping[CaseId, float], default: float = 300.0
+    ) -> None:
+        """How long a case may run, from now on."""
+        self._timeouts, self._default_timeout = dict(seconds), default
+
+    def capacity(self) -> int:
+        """How many requests can run at the same time, at least 1."""
+        ready = sum(worker.ready for worker in self._workers)
+        return max(1, (ready or self.expected) * self.concurrency)
+
+    @property
+    def hellos(self) -> tuple[messages.Hello, ...]:
+        """What the workers said of themselves, by name."""
+        said = [worker.hello for worker in self._workers if worker.hello is not None]
+        return tuple(sorted(said, key=lambda hello: (len(hello.id), hello.id)))
+
+    def accept_cases(self, cases: frozenset[CaseId]) -> None:
+        """Fix what every worker, later ones too, has to have collected."""
+        self._cases = cases
+
+    # -- any thread --------------------------------------------------------------------
+
+    def add_worker(self, name: str, link: Link, kill: Callable[[], None]) -> None:
+        """Take a worker in that will say hello; ``kill`` ends it by force."""
+        worker = Worker(name, link, kill, time.monotonic())
+        with self._lock:
+            self._workers.append(worker)
+        link.listen(lambda data: self._post(worker, data))
+
+    def close(self, *, now: bool = False) -> None:
+        """Tell all workers to leave, and those that come later too.
+
+        ``now`` kills what runs; else it is waited for.
+        """
+        with self._lock:
+            self._closed = True
+            workers = list(self._workers)
+        for worker in workers:
+            self._send(worker, messages.Stop(now=now))
+
+    def abandon(self, error: Exception) -> None:
+        """Make every stream, and ``wait_ready``, raise; the workers are gone."""
+        with self._lock:
+            if self._lost is None:
+                self._lost = error
+            self._wake()
+
+    def _post(self, worker: Worker, data: bytes | None) -> None:
+        with self._lock:
+            self._inbox.append((worker, data))
+            self._wake()
+
+    def _wake(self) -> None:
+        """Have the inbox emptied; with the lock held."""
+        if self._loop is None:
+            self._lock.notify_all()
+        elif not self._draining:
+            self._draining = True
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+                self._loop.call_soon_threadsafe(self._drain)
+
+    # -- before the loop ---------------------------------------------------------------
+
+    def wait_ready(self) -> tuple[messages.Hello, ...]:
+        """Block until all expected workers have said hello.
+
+        Raises:
+            WorkersLost: they keep dying, or the transport has ended.
+        """
+        while True:
+            with self._lock:
+                if not self._inbox and self._lost is None:
+                    if sum(worker.ready for worker in self._workers) >= self.expected:
+                        return self.hellos
+                    self._lock.wait(1.0)
+            self._drain()
+            if self._lost is not None:
+                raise self._lost
+
+    # -- the engine's thread -----------------------------------------------------------
+
+    async def submit(self, request: Request) -> AsyncIterator[Rollout]:
+        """Run a request and stream exactly one rollout per run.
+
+        Rollouts of one test process come together: only when it has ended it is known
+        whether they kept the rules.
+
+        Raises:
+            WorkersLost: no worker can be had any more.
+            SuiteProblem: a person has to change a case before it can be scored.
+        """
+        self._bind()
+        if self._lost is not None:
+            raise self._lost
+        if self._tree is None:
+            raise EvoError("the pool was not told where candidates come from")
+        flight = Flight(request, self._tree(request.tree), self._groups)
+        self._flights[request.id] = flight
+        self._pending.append(flight)
+        self._dispatch()
+        try:
+            while (item := await flight.out.get()) is not None:
+                if isinstance(item, Exception):
+                    raise item
+                yield item
+        finally:
+            if not flight.closed:
+                await self.cancel(request.id)
+
+    async def cancel(self, request_id: str) -> None:
+        """Kill a request; its unfinished runs come as ``lost``."""
+        flight = self._flights.get(request_id)
+        if flight is None or flight.closed:
+            return
+        flight.lose("the request was cancelled")
+        self._retire(flight, keep_slot=flight.worker is not None)
+        for worker in self._workers:
+            if request_id in worker.flights:
+                self._send(worker, messages.Cancel(request_id))
+
+    def _bind(self) -> None:
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            if self._loop is loop:
+                return
+            self._loop = loop
+            self._draining = False
+            if self._inbox:
+                self._wake()
+        loop.call_later(_WATCH, self._watch)
+
+    def _drain(self) -> None:
+        with self._lock:
+            self._draining = False
+            found, self._inbox = self._inbox, deque()
+        for worker, data in found:
+            if data is None:
+                self._bury(worker)
+            else:
+                self._hear(worker, data)
+        if self._lost is not None:
+            for flight in list(self._flights.values()):
+                flight.fail(self._lost)
+                self._retire(flight)
+            self._pending.clear()
+        self._dispatch()
+
+    def _hear(self, worker: Worker, data: bytes) -> None:
+        try:
+            message = messages.decode(data)
+        except MessageRefused as error:
+            self._notice(f"worker {worker.name}: {error}")
+            worker.kill()
+            return
+        match message:
+            case messages.Hello():
+                self._welcome(worker, message)
+            case messages.Log(text=text):
+                self._notice(f"worker {worker.name}: {text}")
+            case messages.Need(hashes=hashes):
+                if self._blob is not None:
+                    for sha in hashes:
+                        self._send(worker, messages.Blob(sha, self._blob(sha)))
+            case messages.Started() | messages.Finished() | messages.Done():
+                self._follow(worker, message)
+            case _:
+                self._notice(f"worker {worker.name} sent {message.kind!r}")
+
+    def _welcome(self, worker: Worker, hello: messages.Hello) -> None:
+        worker.hello = hello
+        cases = frozenset(mark.id for mark in hello.marks)
+        if self._closed or (self._cases is not None and cases != self._cases):
+            worker.dismissed = True
+            if not self._closed:
+                self._notice(f"worker {worker.name} collected other cases; not used")
+                self._count_death()
+            self._send(worker, messages.Stop(now=True))
+            return
+        self._groups = {
+            mark.id: mark.exclusive for mark in hello.marks if mark.exclusive
+        }
+
+    def _follow(
+        self,
+        worker: Worker,
+        message: messages.Started | messages.Finished | messages.Done,
+    ) -> None:
+        flight = worker.flights.get(message.id)
+        if flight is None:
+            return
+        flight.heard = time.monotonic()
+        match message:
+            case messages.Started():
+                flight.start((message.case, message.repeat))
+            case messages.Finished():
+                flight.finish(message, worker.name)
+                if message.started:
+                    self._deaths = 0
+                    self.finished_rollouts += 1
+            case messages.Done(violation=violation, more=more):
+                flight.release(violation)
+                if not more:
+                    flight.lose("the worker did not report it")
+                    self._retire(flight)
+
+    # -- workers come and go -----------------------------------------------------------
+
+    def _bury(self, worker: Worker) -> None:
+        """A worker's line has ended."""
+        if worker not in self._workers:
+            return
+        self._workers.remove(worker)
+        worker.link.close()
+        for flight in list(worker.flights.values()):
+            flight.crash(f"worker {worker.name} died")
+            self._retire(flight)
+        if self._closed or worker.dismissed:
+            return
+        self._notice(f"worker {worker.name} died")
+        self._clear_away(worker)
+        self._count_death()
+
+    def _count_death(self) -> None:
+        self._deaths += 1
+        if self._deaths > 3 * self.expected + 2:
+            self.abandon(
+                WorkersLost(
+                    f"{self._deaths} workers were lost and not one rollout was "
+                    "finished in between; run one case by hand to see why: "
+                    "pytest -n 0 -k NAME"
+                )
+            )
+
+    def _clear_away(self, worker: Worker) -> None:
+        """End what a dead worker's test processes have started, remove its files."""
+        hello = worker.hello
+        if hello is None or hello.host != socket.gethostname():
+            return
+
+        def clear() -> None:
+            processes.sweep_leaders((), hello.token.encode())
+            shutil.rmtree(hello.directory, ignore_errors=True)
+
+        timer = threading.Timer(_SWEEP, clear)
+        timer.daemon = True
+        timer.start()
+
+    def _watch(self) -> None:
+        """Kill workers that should have said something."""
+        if self._loop is None or self._loop.is_closed():
+            return
+        now = time.monotonic()
+        for worker in self._workers:
+            for flight in worker.flights.values():
+                if now > flight.heard + flight.limit + self._patience:
+                    self._notice(f"worker {worker.name} is silent; it is killed")
+                    worker.kill()
+                    flight.heard = now
+        self._loop.call_later(_WATCH, self._watch)
+
+    @property
+    def _patience(self) -> float:
+        if self._grace is not None:
+            return self._grace
+        return 90.0 if self._mode is Mode.FORK else 270.0
+
+    # -- dispatch ----------------------------------------------------------------------
+
+    def _dispatch(self) -> None:
+        """Send what can be sent, oldest first, each to the least loaded worker."""
+        for flight in list(self._pending):
+            free = [
+                worker
+                for worker in self._workers
+                if worker.ready and len(worker.flights) < self.concurrency
+            ]
+            if not free:
+                return
+            if flight.groups & self._busy_groups():
+                continue
+            worker = min(free, key=lambda worker: len(worker.flights))
+            self._pending.remove(flight)
+            flight.worker = worker.name
+            flight.heard = time.monotonic()
+            worker.flights[flight.request.id] = flight
+            self._send(worker, self._order(flight))
+
+    def _busy_groups(self) -> set[str]:
+        return {
+            group
+            for worker in self._workers
+            for flight in worker.flights.values()
+            for group in flight.groups
+        }
+
+    def _order(self, flight: Flight) -> messages.Run:
+        request = flight.request
+        timeouts = tuple(
+            self._timeouts.get(case, self._default_timeout) for case, _ in request.runs
+        )
+        flight.limit = max(timeouts, default=0.0)
+        return messages.Run(
+            id=request.id,
+            candidate=request.candidate,
+            tree=request.tree,
+            manifest=flight.tree.entries,
+            runs=request.runs,
+            timeouts=timeouts,
+            mode=self._mode,
+            mount=self._mount,
+            seed=self.seed,
+            attempt=request.attempt,
+        )
+
+    def _retire(self, flight: Flight, *, keep_slot: bool = False) -> None:
+        """Close a flight's stream; its worker is free unless something still runs."""
+        flight.close()
+        self._flights.pop(flight.request.id, None)
+        if flight in self._pending:
+            self._pending.remove(flight)
+        if not keep_slot:
+            for worker in self._workers:
+                worker.flights.pop(flight.request.id, None)
+
+    def _send(self, worker: Worker, message: messages.ToWorker) -> None:
+        try:
+            worker.link.send(messages.encode(message))
+        except OSError:
+            self._post(worker, None)
+
+
+__all__ = ["Pool", "Run", "Worker"]

@@ -1,0 +1,442 @@
+"""The worker's loop: requests in, test processes under watch, rollouts out.
+
+Nothing here knows pytest. A :class:`Launcher` starts test processes; this module keeps
+their clocks, reads their frames, ends them with all they started, and says what became
+of each run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from collections.abc import Sequence
+from dataclasses import dataclass
+from dataclasses import field
+from dataclasses import replace
+from functools import partial
+from typing import Protocol
+from typing import TypeAlias
+
+from pytest_evo.errors import EvoError
+from pytest_evo.models import CaseId
+from pytest_evo.models import Outcome
+from pytest_evo.plugin import messages
+from pytest_evo.plugin import processes
+from pytest_evo.plugin.frames import FrameForged
+from pytest_evo.plugin.frames import FrameReader
+from pytest_evo.plugin.links import Link
+
+PATIENCE = 60.0  # seconds for a test process to start, to go on, or to end
+_ABORT = 0.5  # seconds for a hanging process to write where it hangs
+_POLL = 0.05  # seconds between looks where the system has no process descriptors
+
+Todo: TypeAlias = tuple[CaseId, int, float]
+"""A case, a repeat, the seconds it may take."""
+
+
+class Subject(Protocol):
+    """One child that runs cases of a request, as its launcher made it."""
+
+    pid: int  # also the id of its process group
+    reader: FrameReader
+    exit_descriptor: int  # readable when it has ended; -1 where there is none
+
+    def ended(self) -> bool:
+        """Whether it has ended; does not collect its status."""
+
+    def collect(self) -> int | None:
+        """Collect the wait status of a process that has ended; None: unknown."""
+
+    def log(self) -> str:
+        """What it wrote outside the capture of any test, the end of it."""
+
+    def clean(self) -> str | None:
+        """Remove what was made for it; return what it did to the candidate's files."""
+
+
+class Launcher(Protocol):
+    """Starts test processes for requests."""
+
+    def missing(self, run: messages.Run) -> Sequence[str]:
+        """Blobs that the worker does not have."""
+
+    def add(self, blob: messages.Blob) -> None:
+        """Keep a blob."""
+
+    def configure(self, message: messages.Configure) -> None:
+        """Take over settings that became known late."""
+
+    def knows(self, run: messages.Run, case: CaseId) -> bool:
+        """Whether a test process of this request can have the case."""
+
+    def launch(
+        self, run: messages.Run, todo: Sequence[Todo], in_child: Callable[[], None]
+    ) -> Subject:
+        """Start a process; ``in_child`` is called first thing in a forked one.
+
+        Raises:
+            OSError: the system has no process, memory or space for it.
+            EvoError: the isolation cannot be had.
+        """
+
+    def sweep(self, live: Sequence[Subject], dead: Subject) -> None:
+        """Kill what a dead test process left behind."""
+
+    def report(self, outcome: Outcome, seconds: float, message: str, log: str) -> bytes:
+        """The payload of a rollout that its process could not report."""
+
+
+@dataclass
+class _Leg:
+    """One test process at work on (the rest of) a request."""
+
+    run: messages.Run
+    process: Subject
+    todo: deque[Todo]
+    deadline: float
+    current: Todo | None = None
+    began: float = 0.0
+    ending: str = ""  # why it is being killed: timeout | stuck | cancel | forged
+    aborted: bool = False
+    violations: list[str] = field(default_factory=list)
+
+    def find(self, case: CaseId, repeat: int) -> Todo:
+        """The run that a frame is about."""
+        for entry in self.todo:
+            if entry[:2] == (case, repeat):
+                return entry
+        raise FrameForged(f"{case}, repeat {repeat}, was not to be run")
+
+
+class Server:
+    """Answers requests until it is told to stop or the other side is gone."""
+
+    def __init__(
+        self,
+        link: Link,
+        launcher: Launcher,
+        *,
+        concurrency: int = 1,
+        patience: float = PATIENCE,
+    ) -> None:
+        self._link = link
+        self._launcher = launcher
+        self._concurrency = concurrency
+        self._patience = patience
+        self._inbox: deque[bytes | None] = deque()
+        self._wake_read, self._wake_write = os.pipe()
+        self._wake_lock = threading.Lock()
+        os.set_blocking(self._wake_read, False)
+        os.set_blocking(self._wake_write, False)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._wake_read, selectors.EVENT_READ, self._receive)
+        self._lacking: list[messages.Run] = []
+        self._asked: set[str] = set()
+        self._ready: deque[tuple[messages.Run, deque[Todo]]] = deque()
+        self._legs: list[_Leg] = []
+        self._stopping = False
+        self.abandoned = False
+
+    # -- other threads -------------------------------------------------------------
+
+    def deliver(self, data: bytes | None) -> None:
+        """Take a message from any thread; None: the controller is gone."""
+        self._inbox.append(data)
+        with self._wake_lock:
+            if self._wake_write >= 0:
+                with contextlib.suppress(BlockingIOError):
+                    os.write(self._wake_write, b"!")
+
+    # -- the loop ------------------------------------------------------------------
+
+    def serve(self) -> bool:
+        """Work until told to stop; False if the controller went away instead.
+
+        However it is left, nothing that was started still runs.
+        """
+        try:
+            while self._legs or not self._stopping:
+                for key, _ in self._selector.select(self._wait()):
+                    key.data()
+                self._watch()
+                self._fill()
+        finally:
+            for leg in list(self._legs):
+                self._end(leg, "cancel")
+            self._selector.close()
+            os.close(self._wake_read)
+            with self._wake_lock:
+                os.close(self._wake_write)
+                self._wake_write = -1
+        return not self.abandoned
+
+    def _wait(self) -> float | None:
+        if not self._legs:
+            return None
+        if any(leg.process.exit_descriptor < 0 for leg in self._legs):
+            return _POLL
+        return max(0.0, min(leg.deadline for leg in self._legs) - time.monotonic())
+
+    def _receive(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._wake_read, 4096)
+        while self._inbox:
+            data = self._inbox.popleft()
+            if data is None:
+                self._abandon()
+            else:
+                self._obey(messages.decode(data))
+
+    def _obey(self, message: messages.Message) -> None:
+        match message:
+            case messages.Run():
+                self._lacking.append(message)
+                self._check_blobs()
+            case messages.Blob():
+                self._launcher.add(message)
+                self._asked.discard(message.id)
+                self._check_blobs()
+            case messages.Cancel():
+                self._cancel(message.id)
+            case messages.Configure():
+                self._launcher.configure(message)
+            case messages.Stop():
+                self._stopping = True
+                self._lacking.clear()
+                self._ready.clear()
+                if message.now:
+                    for leg in list(self._legs):
+                        self._kill(leg, "cancel")
+            case _:
+                self._tell(messages.Log(text=f"unexpected message {message.kind}"))
+
+    def _abandon(self) -> None:
+        self.abandoned = self._stopping = True
+        self._lacking.clear()
+        self._ready.clear()
+        for leg in list(self._legs):
+            self._kill(leg, "cancel")
+
+    def _cancel(self, request: str) -> None:
+        for leg in self._legs:
+            if leg.run.id == request:
+                self._kill(leg, "cancel")
+                return
+        self._lacking = [run for run in self._lacking if run.id != request]
+        self._ready = deque(pair for pair in self._ready if pair[0].id != request)
+        self._tell(messages.Done(request))
+
+    def _check_blobs(self) -> None:
+        waiting, self._lacking = self._lacking, []
+        for run in waiting:
+            missing = self._launcher.missing(run)
+            if not missing:
+                self._ready.append((run, self._divide(run)))
+                continue
+            self._lacking.append(run)
+            ask = [sha for sha in missing if sha not in self._asked]
+            if ask:
+                self._asked.update(ask)
+                self._tell(messages.Need(run.id, tuple(ask)))
+
+    def _divide(self, run: messages.Run) -> deque[Todo]:
+        """What of a request can be run here; say of the rest that it is missing."""
+        todo: deque[Todo] = deque()
+        for (case, repeat), limit in zip(run.runs, run.timeouts, strict=True):
+            if self._launcher.knows(run, case):
+                todo.append((case, repeat, limit))
+                continue
+            payload = self._launcher.report(
+                Outcome.MISSING, 0.0, "this worker did not collect the case", ""
+            )
+            self._tell(messages.Finished(run.id, case, repeat, payload=payload))
+        return todo
+
+    # -- test processes ------------------------------------------------------------
+
+    def _fill(self) -> None:
+        while self._ready and len(self._legs) < self._concurrency:
+            run, todo = self._ready.popleft()
+            if not todo:
+                self._tell(messages.Done(run.id))
+                continue
+            try:
+                process = self._launcher.launch(run, tuple(todo), self._forget)
+            except (OSError, EvoError) as error:
+                self._give_back(run, todo, f"no test process could be started: {error}")
+                self._tell(messages.Done(run.id))
+                continue
+            deadline = time.monotonic() + self._patience
+            leg = _Leg(run, process, todo, deadline)
+            self._legs.append(leg)
+            self._selector.register(
+                process.reader, selectors.EVENT_READ, partial(self._read, leg)
+            )
+            if process.exit_descriptor >= 0:
+                self._selector.register(
+                    process.exit_descriptor, selectors.EVENT_READ, lambda: None
+                )
+
+    def _forget(self) -> None:
+        """In a forked child: let go of everything that belongs to the worker."""
+        for leg in self._legs:
+            leg.process.reader.close()
+            if leg.process.exit_descriptor >= 0:
+                os.close(leg.process.exit_descriptor)
+        self._selector.close()
+        os.close(self._wake_read)
+        os.close(self._wake_write)
+
+    def _read(self, leg: _Leg) -> None:
+        if leg not in self._legs or leg.ending in ("cancel", "forged"):
+            with contextlib.suppress(FrameForged):
+                list(leg.process.reader.messages())
+            return
+        try:
+            for message in leg.process.reader.messages():
+                self._follow(leg, message)
+        except FrameForged as error:
+            leg.violations.append(f"a test wrote into the result line: {error}")
+            self._kill(leg, "forged")
+        if leg.process.reader.closed:
+            with contextlib.suppress(KeyError):
+                self._selector.unregister(leg.process.reader)
+
+    def _follow(self, leg: _Leg, message: messages.Message) -> None:
+        """Take one frame of a child; it has to be about a run that is still to do."""
+        match message:
+            case messages.Started(case=case, repeat=repeat):
+                if leg.current:
+                    raise FrameForged(f"{case} began inside {leg.current[0]}")
+                leg.current = leg.find(case, repeat)
+                leg.began = time.monotonic()
+                leg.deadline = leg.began + leg.current[2]
+            case messages.Finished(case=case, repeat=repeat):
+                entry = leg.find(case, repeat)
+                if leg.current not in (None, entry):
+                    raise FrameForged(f"{case} ended inside another case")
+                leg.todo.remove(entry)
+                leg.current = None
+                leg.deadline = time.monotonic() + self._patience
+            case messages.Log():
+                pass
+            case _:
+                raise FrameForged(f"a test process sent {message.kind!r}")
+        self._tell(replace(message, id=leg.run.id))
+
+    def _watch(self) -> None:
+        now = time.monotonic()
+        for leg in list(self._legs):
+            if leg.process.ended():
+                self._finish(leg)
+            elif now >= leg.deadline:
+                self._expire(leg)
+
+    def _expire(self, leg: _Leg) -> None:
+        if leg.ending and leg.aborted:
+            processes.kill_tree(leg.process.pid)
+            leg.deadline = time.monotonic() + _ABORT
+        else:
+            # SIGABRT makes faulthandler write where the process hangs
+            leg.ending = leg.ending or ("timeout" if leg.current else "stuck")
+            leg.aborted = True
+            leg.deadline = time.monotonic() + _ABORT
+            with contextlib.suppress(OSError):
+                os.kill(leg.process.pid, signal.SIGABRT)
+
+    def _kill(self, leg: _Leg, why: str) -> None:
+        leg.ending = leg.ending or why
+        leg.aborted = True
+        leg.deadline = time.monotonic() + _ABORT
+        processes.kill_tree(leg.process.pid)
+
+    def _end(self, leg: _Leg, why: str) -> None:
+        """Kill a leg and wait for it; for the way out of the loop."""
+        self._kill(leg, why)
+        limit = time.monotonic() + self._patience
+        while not leg.process.ended() and time.monotonic() < limit:
+            time.sleep(0.001)
+        self._finish(leg)
+
+    def _finish(self, leg: _Leg) -> None:
+        """A process has ended: clean up after it and say what is left to say."""
+        if not leg.ending or leg.ending == "timeout":
+            self._read(leg)  # frames that it left behind
+        process = leg.process
+        processes.kill_group(process.pid)  # the id is ours until it is collected
+        with contextlib.suppress(KeyError):
+            self._selector.unregister(process.reader)
+        if process.exit_descriptor >= 0:
+            self._selector.unregister(process.exit_descriptor)
+        self._legs.remove(leg)
+        status = process.collect()
+        self._launcher.sweep([other.process for other in self._legs], process)
+        process.reader.close()
+        log = process.log()
+        self._account(leg, status, log)
+        violation = process.clean()
+        if violation:
+            leg.violations.append(violation)
+        more = bool(leg.todo)
+        self._tell(messages.Done(leg.run.id, "; ".join(leg.violations) or None, more))
+        if more:
+            self._ready.appendleft((leg.run, leg.todo))
+
+    def _account(self, leg: _Leg, status: int | None, log: str) -> None:
+        """Report the runs that the process did not; leave those that go on."""
+        if leg.ending == "cancel":
+            leg.todo.clear()
+        if not leg.todo:
+            return
+        how = _how(status)
+        if leg.current:
+            case, repeat, limit = leg.current
+            leg.todo.remove(leg.current)
+            seconds = time.monotonic() - leg.began
+            if leg.ending == "timeout":
+                outcome, how = Outcome.TIMEOUT, f"still running after {limit:g} s"
+            else:
+                outcome = Outcome.CRASHED
+            payload = self._launcher.report(outcome, seconds, how, log)
+            self._tell(
+                messages.Finished(leg.run.id, case, repeat, payload=payload),
+            )
+        if leg.ending != "timeout":
+            if leg.ending == "stuck":
+                how = f"nothing happened for {self._patience:g} s between cases"
+            self._give_back(leg.run, leg.todo, f"its test process ended: {how}", log)
+
+    def _give_back(
+        self, run: messages.Run, todo: deque[Todo], why: str, log: str = ""
+    ) -> None:
+        payload = self._launcher.report(Outcome.LOST, 0.0, why, log)
+        for case, repeat, _ in todo:
+            self._tell(
+                messages.Finished(run.id, case, repeat, started=False, payload=payload)
+            )
+        todo.clear()
+
+    def _tell(self, message: messages.Message) -> None:
+        try:
+            self._link.send(messages.encode(message))
+        except OSError:
+            self.deliver(None)
+
+
+def _how(status: int | None) -> str:
+    """How a process ended, in words."""
+    if status is None:
+        return "it vanished"
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        try:
+            return f"killed by {signal.Signals(number).name}"
+        except ValueError:
+            return f"killed by signal {number}"
+    return f"exit status {os.WEXITSTATUS(status)} without a report"

@@ -1,0 +1,75 @@
+"""Ctrl-C and its relatives: a soft stop first, then at once.
+
+Ctrl-C and a closed terminal reach the whole process group. Only the controller acts on
+them; workers hear and ignore them, and test processes live in sessions of their own.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+STOPPERS = tuple(
+    getattr(signal, name)
+    for name in ("SIGINT", "SIGTERM", "SIGHUP")
+    if hasattr(signal, name)
+)
+_before: dict[int, Any] = {}
+"""The handlers that this process had for the signals taken over here."""
+
+
+def restore() -> None:
+    """Give all signals back the handlers that they had; in a child or at the end."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    while _before:
+        number, handler = _before.popitem()
+        signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+def ignore_stops() -> None:
+    """In a worker: leave the decision to the controller.
+
+    A handler that does nothing, because what is ignored stays ignored in every program
+    that the project starts.
+    """
+    for number in STOPPERS:
+        _take(number, _nothing)
+
+
+class StopSignals:
+    """In the controller, for the time of a run."""
+
+    def __init__(
+        self, on_soft_stop: Callable[[], None], on_hard_stop: Callable[[], None]
+    ) -> None:
+        """Both run on the main thread, between two instructions of whatever it does."""
+        self._on_soft_stop = on_soft_stop
+        self._on_hard_stop = on_hard_stop
+        self.count = 0
+
+    def install(self) -> None:
+        """Take the signals over; :func:`restore` gives them back."""
+        for number in STOPPERS:
+            _take(number, self._handle)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self.count += 1
+        if self.count == 1:
+            self._on_soft_stop()
+            return
+        self._on_hard_stop()
+        raise KeyboardInterrupt
+
+
+def _take(number: int, handler: Callable[[int, FrameType | None], None]) -> None:
+    if threading.current_thread() is threading.main_thread():
+        before = signal.signal(number, handler)
+        _before.setdefault(number, before)
+
+
+def _nothing(number: int, frame: FrameType | None) -> None:
+    """Hear a signal and go on."""
