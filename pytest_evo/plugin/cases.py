@@ -1,0 +1,251 @@
+"""Collected items to cases: which, what their markers say, their fingerprints."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import math
+import reprlib
+from collections.abc import Mapping
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from typing import NamedTuple
+
+import pytest
+
+from pytest_evo.errors import SuiteProblem
+from pytest_evo.models import CaseId
+from pytest_evo.models import CaseMark
+from pytest_evo.models import Split
+from pytest_evo.plugin.fixtures import FIXTURES
+from pytest_evo.plugin.hooks import as_split
+from pytest_evo.plugin.hooks import split_from_hook
+from pytest_evo.plugin.plain import plain
+from pytest_evo.plugin.plain import without_addresses
+
+_KEYWORDS = (
+    "split",
+    "group",
+    "weight",
+    "repeats",
+    "timeout",
+    "must_pass",
+    "deterministic",
+)
+_WHOLE_PARAMETERS = 1_000_000  # characters of one value that a fingerprint covers
+
+
+class Collected(NamedTuple):
+    """The cases of a session, in the order of collection."""
+
+    marks: tuple[CaseMark, ...]
+    how: str  # why these are the cases, for the header
+    items: Mapping[CaseId, pytest.Item]
+
+
+def collected_marks(session: pytest.Session) -> Collected:
+    """What a session's items say as cases.
+
+    The cases are the items that are marked ``evo`` or use an ``evo_*`` fixture; if none
+    is, all of them.
+
+    Raises:
+        SuiteProblem: two cases share an id, or a marker says something unusable; the
+            message names all such tests.
+    """
+    chosen = [item for item in session.items if _is_case(item)]
+    total = len(session.items)
+    how = f"{len(chosen)} of {total} tests are marked evo or use an evo_* fixture"
+    if not chosen:
+        chosen = list(session.items)
+        how = f"all {total} tests: none is marked evo or uses an evo_* fixture"
+    items = _by_id(chosen)
+    splits = split_from_hook(session.config, chosen)
+    fingerprints = _Fingerprints(session.config.rootpath)
+    marks = []
+    problems: list[str] = []
+    for case, item in items.items():
+        try:
+            said = _said(item)
+        except SuiteProblem as problem:
+            problems.append(str(problem))
+            continue
+        said.setdefault("split", splits.get(item.nodeid))
+        marks.append(
+            CaseMark(
+                id=case,
+                file=item.location[0],
+                line=(item.location[1] or 0) + 1,
+                fingerprint=fingerprints.of(item),
+                exclusive=xdist_group(item),
+                **said,
+            )
+        )
+    if problems:
+        raise SuiteProblem("\n".join(problems))
+    return Collected(tuple(marks), how, items)
+
+
+def case_id(item: pytest.Item) -> CaseId:
+    """The node id, without the group that xdist's loadgroup appends."""
+    group = xdist_group(item)
+    return item.nodeid.removesuffix(f"@{group}") if group else item.nodeid
+
+
+def xdist_group(item: pytest.Item) -> str | None:
+    """The item's ``xdist_group`` as xdist names it, or None."""
+    names = {
+        str(mark.args[0] if mark.args else mark.kwargs.get("name", "default"))
+        for mark in item.iter_markers("xdist_group")
+    }
+    return "_".join(sorted(names)) or None
+
+
+def _is_case(item: pytest.Item) -> bool:
+    if item.get_closest_marker("evo") is not None:
+        return True
+    return not FIXTURES.isdisjoint(getattr(item, "fixturenames", ()))
+
+
+def _by_id(items: Sequence[pytest.Item]) -> dict[CaseId, pytest.Item]:
+    found: dict[CaseId, pytest.Item] = {}
+    doubled: dict[CaseId, int] = {}
+    for item in items:
+        case = case_id(item)
+        if case in found:
+            doubled[case] = doubled.get(case, 1) + 1
+        found[case] = item
+    if doubled:
+        lines = [f"  {case} ({times} tests)" for case, times in doubled.items()]
+        raise SuiteProblem(
+            "several tests share one id, so their scores could not be told apart:\n"
+            + "\n".join(lines[:20])
+            + "\ngive each test or parameter an id of its own (and drop "
+            "--keep-duplicates)"
+        )
+    return found
+
+
+# -- the marker --------------------------------------------------------------------
+
+
+def _said(item: pytest.Item) -> dict[str, Any]:
+    """The keywords of all ``evo`` markers, the closest one winning."""
+    said: dict[str, Any] = {}
+    for mark in reversed(list(item.iter_markers("evo"))):
+        if mark.args:
+            raise _problem(
+                item,
+                f"takes keywords only, but was given {plain(mark.args)!r}; write "
+                '@pytest.mark.evo(split="val")',
+            )
+        said.update(mark.kwargs)
+    return {name: _checked(item, name, value) for name, value in said.items()}
+
+
+def _checked(item: pytest.Item, name: str, value: object) -> object:
+    where = f"{item.nodeid}: @pytest.mark.evo({name}={plain(value)!r})"
+    if name not in _KEYWORDS:
+        close = difflib.get_close_matches(name, _KEYWORDS, 1)
+        hint = f"did you mean {close[0]}?" if close else "remove it"
+        raise _problem(
+            item,
+            f"has no keyword {name!r}: {hint} (it takes {', '.join(_KEYWORDS)})",
+        )
+    if name == "split":
+        return as_split(value.value if isinstance(value, Split) else value, where)
+    if name == "group":
+        return _required(where, value, isinstance(value, str) and value, "a text")
+    if name == "repeats":
+        whole = isinstance(value, int) and not isinstance(value, bool) and value > 0
+        return _required(where, value, whole, "a whole number of at least 1")
+    if name in ("weight", "timeout"):
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        good = number and math.isfinite(value) and value > 0  # type: ignore[arg-type, operator]
+        return float(_required(where, value, good, "a number above 0"))
+    return _required(where, value, isinstance(value, bool), "True or False")
+
+
+def _required(where: str, value: Any, good: object, kind: str) -> Any:
+    if not good:
+        raise SuiteProblem(f"{where}: write {kind}")
+    return value
+
+
+def _problem(item: pytest.Item, text: str) -> SuiteProblem:
+    return SuiteProblem(f"{item.nodeid}: @pytest.mark.evo {text}")
+
+
+# -- fingerprints ------------------------------------------------------------------
+
+
+class _Fingerprints:
+    """Hashes of what a case is made of; files are read once."""
+
+    def __init__(self, rootdir: Path) -> None:
+        self._rootdir = rootdir
+        self._files: dict[Path, str] = {}
+        self._conftests: dict[Path, tuple[str, ...]] = {}
+        reader = reprlib.Repr()
+        reader.maxlevel = 20
+        reader.maxstring = reader.maxother = _WHOLE_PARAMETERS
+        reader.maxlong = _WHOLE_PARAMETERS
+        reader.maxlist = reader.maxtuple = reader.maxdict = _WHOLE_PARAMETERS
+        reader.maxset = reader.maxfrozenset = _WHOLE_PARAMETERS
+        reader.maxdeque = reader.maxarray = _WHOLE_PARAMETERS
+        self._reader = reader  # sorts sets, and answers where repr() fails
+
+    def of(self, item: pytest.Item) -> str:
+        """Sha256 over parameters, source and conftests."""
+        digest = hashlib.sha256()
+        for part in (
+            *self._parameters(item),
+            *(self._file(path) for path in self._sources(item)),
+            *self._seen_conftests(item.path.parent),
+        ):
+            data = part.encode("utf-8", "surrogatepass")
+            digest.update(len(data).to_bytes(8, "big") + data)
+        return digest.hexdigest()
+
+    def _parameters(self, item: pytest.Item) -> list[str]:
+        callspec = getattr(item, "callspec", None)
+        values: Mapping[str, object] = callspec.params if callspec else {}
+        return [
+            text
+            for name in sorted(values)
+            for text in (name, self._represent(values[name]))
+        ]
+
+    def _represent(self, value: object) -> str:
+        try:
+            text = self._reader.repr(value)
+        except ValueError:  # an integer of more digits than may be written
+            text = hex(value) if isinstance(value, int) else type(value).__qualname__
+        root = str(self._rootdir)
+        return without_addresses(text).replace(root, "<rootdir>")
+
+    def _sources(self, item: pytest.Item) -> list[Path]:
+        """The test's own file, and the one its function was written in."""
+        code = getattr(getattr(item, "function", None), "__code__", None)
+        written = Path(code.co_filename) if code is not None else item.path
+        return [item.path] if written == item.path else [item.path, written]
+
+    def _seen_conftests(self, directory: Path) -> tuple[str, ...]:
+        if directory not in self._conftests:
+            above: tuple[str, ...] = ()
+            if directory != self._rootdir and directory.parent != directory:
+                above = self._seen_conftests(directory.parent)
+            own = directory / "conftest.py"
+            here = (self._file(own),) if own.is_file() else ()
+            self._conftests[directory] = above + here
+        return self._conftests[directory]
+
+    def _file(self, path: Path) -> str:
+        if path not in self._files:
+            try:
+                content = path.read_bytes()
+            except OSError:  # made by exec, or a directory
+                content = b""
+            self._files[path] = hashlib.sha256(content).hexdigest()
+        return self._files[path]

@@ -1,0 +1,133 @@
+"""Makes a process that has collected fit to run rollouts, unseen by the session."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# Hooks by which reporters follow tests. In a child only our own recorder hears them.
+_REPORTING = ("pytest_runtest_logreport",)
+# Plugins that report to somebody who must not hear of rollouts, by name.
+_REPORTERS = ("terminalreporter", "junitxml", "lfplugin", "stepwiseplugin")
+# xdist registers its reporter under no name, from a module that execnet runs
+_REPORTER_CLASSES = frozenset({"WorkerInteractor"})
+# Packages that run a failed test again: repeats are the engine's to decide.
+_RERUNNERS = frozenset({"pytest_rerunfailures", "flaky", "pytest_retry"})
+_CAPTURE = "fd"
+
+
+def prepare_child(config: pytest.Config, basetemp: Path) -> None:
+    """Detach this process from the session it was forked or started from.
+
+    Output is captured from here on whatever ``-s`` or ``--capture`` say, because it is
+    evidence. What no capture catches goes where descriptors 1 and 2 point now, a crash
+    dump too; standard input is empty.
+
+    Args:
+        config: the session's configuration; it is changed for good.
+        basetemp: a short path of this child's own for ``tmp_path`` and pytest's cache;
+            made if need be, removed by the caller.
+    """
+    _restart_capturing(config)
+    _silence(config)
+    _give_basetemp(config, basetemp)
+    config.option.maxfail = 0
+    config.option.usepdb = False
+
+
+def _restart_capturing(config: pytest.Config) -> None:
+    """Capture into files of this process's own: inherited ones share their offset."""
+    _move_fault_handler(config)
+    empty = os.open(os.devnull, os.O_RDWR)
+    os.dup2(empty, 0)
+    os.close(empty)
+    manager: Any = config.pluginmanager.get_plugin("capturemanager")
+    if manager is None:  # -p no:capture
+        return
+    if manager._global_capturing is not None:
+        manager.read_global_capture()  # what the worker printed is no rollout's
+        manager.stop_global_capturing()
+    manager._method = config.option.capture = _CAPTURE
+    manager.start_global_capturing()
+
+
+def _move_fault_handler(config: pytest.Config) -> None:
+    if config.pluginmanager.get_plugin("faulthandler") is None:
+        return
+    import faulthandler
+
+    from _pytest.faulthandler import fault_handler_stderr_fd_key
+
+    try:
+        descriptor = os.dup(2)
+    except OSError:  # closed by the project
+        return
+    faulthandler.enable(file=descriptor)
+    config.stash[fault_handler_stderr_fd_key] = descriptor
+
+
+def _silence(config: pytest.Config) -> None:
+    manager = config.pluginmanager
+    for name in _REPORTERS:
+        plugin = manager.get_plugin(name)
+        if plugin is not None:
+            _deafen(manager, plugin)
+    for plugin in list(manager.get_plugins()):
+        if type(plugin).__name__ in _REPORTER_CLASSES or _package(plugin) in _RERUNNERS:
+            _deafen(manager, plugin)
+    for hook_name in _REPORTING:
+        hook: Any = getattr(config.hook, hook_name)
+        for implementation in hook.get_hookimpls():
+            if not getattr(implementation.plugin, "hears_rollouts", False):
+                hook._remove_plugin(implementation.plugin)
+    reporter: Any = manager.get_plugin("terminalreporter")
+    if reporter is not None:
+        # it stays findable, for --setup-show, live logging and the colours of diffs
+        reporter._tw._file = _nowhere()
+
+
+def _package(plugin: object) -> str:
+    module = getattr(plugin, "__module__", None) or getattr(plugin, "__name__", "")
+    return str(module).partition(".")[0]
+
+
+def _deafen(manager: pytest.PytestPluginManager, plugin: object) -> None:
+    """Take a plugin off all hooks; its fixtures and its name stay."""
+    for hook in manager.get_hookcallers(plugin) or ():
+        implementations = hook.get_hookimpls()
+        if any(implementation.plugin is plugin for implementation in implementations):
+            hook._remove_plugin(plugin)
+
+
+def _nowhere() -> Any:
+    return Path(os.devnull).open("w", encoding="utf-8", errors="replace")
+
+
+def _give_basetemp(config: pytest.Config, basetemp: Path) -> None:
+    basetemp.mkdir(mode=0o700, parents=True, exist_ok=True)
+    basetemp = basetemp.resolve()
+    factory: Any = getattr(config, "_tmp_path_factory", None)
+    if factory is not None:
+        factory._given_basetemp = factory._basetemp = basetemp
+        if hasattr(factory, "_next_number"):
+            factory._next_number = {}
+    cache: Any = getattr(config, "cache", None)
+    if cache is not None:
+        cache._cachedir = basetemp / ".pytest_cache"
+
+
+def reseed(seed: int, case: str, repeat: int) -> None:
+    """Start the random numbers of ``random`` and, if loaded, numpy for one rollout."""
+    import hashlib
+    import random
+
+    key = f"{seed}:{repeat}:{case}".encode("utf-8", "surrogatepass")
+    number = int.from_bytes(hashlib.sha256(key).digest()[:8], "big")
+    random.seed(number)
+    numpy: Any = sys.modules.get("numpy.random")
+    if numpy is not None:
+        numpy.seed(number % 2**32)

@@ -1,0 +1,79 @@
+"""The environment variables of rollouts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from pytest_evo.plugin.declared import ARTIFACT_VARIABLE
+from pytest_evo.plugin.declared import REPEAT_VARIABLE
+from pytest_evo.plugin.declared import RUN_VARIABLE
+
+ALWAYS = (
+    "COVERAGE_*",
+    "HOME",
+    "LANG",
+    "LC_*",
+    "LD_LIBRARY_PATH",
+    "PATH",
+    "PYTEST_*",
+    "PYTHON*",
+    "SYSTEMROOT",
+    "TEMP",
+    "TMP",
+    "TMPDIR",
+    "TZ",
+    "USER",
+    "USERPROFILE",
+    "VIRTUAL_ENV",
+)
+"""What ``env_allow`` never takes away: without it no interpreter starts."""
+
+
+def rollout_environment(
+    base: Mapping[str, str],
+    *,
+    artifact: Path,
+    hidden: Iterable[str] = (),
+    allow: Sequence[str] | None = None,
+    run: str = "",
+    repeat: int = 0,
+) -> dict[str, str]:
+    """The environment that a rollout gets.
+
+    Args:
+        base: the environment to start from.
+        artifact: the candidate's directory.
+        hidden: names or globs that rollouts must not see (keys of the proposer).
+            They go even where ``allow`` names them.
+        allow: names or globs that rollouts may see; None: everything not hidden.
+        run: the run's id; left out where empty.
+        repeat: the number of the repeat.
+    """
+    unwanted = tuple(hidden)
+    wanted = None if allow is None else (*ALWAYS, *allow)
+    kept = {
+        name: value
+        for name, value in base.items()
+        if not _matches(name, unwanted) and (wanted is None or _matches(name, wanted))
+    }
+    kept[ARTIFACT_VARIABLE] = str(artifact)
+    kept[REPEAT_VARIABLE] = str(repeat)
+    if run:
+        kept[RUN_VARIABLE] = run
+    return kept
+
+
+def enter_environment(wanted: Mapping[str, str]) -> None:
+    """Make ``os.environ`` equal to ``wanted``, in place."""
+    for name in [name for name in os.environ if name not in wanted]:
+        del os.environ[name]
+    os.environ.update(wanted)
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
