@@ -23,6 +23,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pytest_evo.plugin.isolation.candidates import quiet_bytecode
 from pytest_evo.plugin.isolation.paths import below
 
 _NEWNS = 0x00020000
@@ -130,6 +131,7 @@ def enter(candidate_copy: Path, artifact: Path, files: Sequence[str] = ()) -> No
         raise MountRefused(f"{top} is no directory")
     if not files and below(copy, top) is not None:
         raise MountRefused(f"the candidate's copy {copy} lies inside the artifact")
+    quiet_bytecode()
     mapped = _leave_namespace()
     if files:
         _mount_files(copy, top, files)

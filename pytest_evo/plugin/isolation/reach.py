@@ -106,7 +106,12 @@ class Recorder:
     # -- windows -------------------------------------------------------------------
 
     def listen(self) -> None:
-        """Start noting reads before the paths are known (collection)."""
+        """Start noting reads before the paths are known (collection).
+
+        A second call goes on with what the first one started.
+        """
+        if self._notes is not None and self._where is None:
+            return
         self._where = None
         self._carried = _Notes()
         self._children = _children()

@@ -1,0 +1,48 @@
+"""Which loaded modules are installed packages, and not the project's own code."""
+
+from __future__ import annotations
+
+import site
+import sys
+import sysconfig
+from pathlib import Path
+from types import ModuleType
+
+_OURS = str(Path(__file__).parents[2])
+_NEVER = frozenset({"__main__", "__mp_main__", "antigravity", "this"})
+
+
+def installed_prefixes() -> tuple[str, ...]:
+    """Folders of the standard library and of installed packages."""
+    paths = sysconfig.get_paths()
+    found = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    found.update(site.getsitepackages())
+    if site.ENABLE_USER_SITE:
+        found.add(site.getusersitepackages())
+    resolved = {str(Path(name).resolve()) for name in found}
+    return tuple(f"{name}/" for name in sorted(found | resolved | {_OURS}))
+
+
+def is_installed(name: str, module: ModuleType, prefixes: tuple[str, ...]) -> bool:
+    """Whether importing the module anew, by its name, reads nothing of the project."""
+    origin = getattr(module, "__file__", None)
+    if name in _NEVER or not isinstance(origin, str):
+        return False
+    spec = getattr(module, "__spec__", None)
+    if spec is None or spec.name != name:  # made by hand, or an alias
+        return False
+    return origin.startswith(prefixes)
+
+
+def forget_foreign(prefixes: tuple[str, ...]) -> list[str]:
+    """Unload what an installed package has imported of a project; return the names."""
+    gone = [
+        name
+        for name, module in list(sys.modules.items())
+        if name not in _NEVER
+        and isinstance(getattr(module, "__file__", None), str)
+        and not str(module.__file__).startswith(prefixes)
+    ]
+    for name in gone:
+        del sys.modules[name]
+    return gone
