@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from datetime import UTC
 from pathlib import Path
+from typing import Any
 from typing import IO
 from typing import NoReturn
 from typing import TypeAlias
@@ -113,10 +114,14 @@ def _parser() -> argparse.ArgumentParser:
     add("doctor", _doctor, "check what pytest --evolve needs")
     init = add("init", _init, "add [tool.pytest_evo] to pyproject.toml")
 
-    a_run = {"metavar": "RUN", "help": "a run id, or last (the default)"}
+    a_run: dict[str, Any] = {
+        "metavar": "RUN",
+        "help": "a run id, or last (the default)",
+    }
     for one in (show, diff, apply, report, mend):
         one.add_argument("run", nargs="?", default="last", **a_run)
-    a_candidate = {"metavar": "CANDIDATE", "help": "like c0012 (default: the winner)"}
+    text = "like c0012 (default: the winner)"
+    a_candidate: dict[str, Any] = {"metavar": "CANDIDATE", "help": text}
     for one in (diff, apply):
         one.add_argument("candidate", nargs="?", **a_candidate)
     export.add_argument("run", **a_run)
@@ -188,7 +193,7 @@ def _show(options: argparse.Namespace) -> int:
         cost_lines(run),
         [Line("iterations:", "bold"), *(Line(text) for text in lineage(run))],
         stop_lines(run),
-        next_lines(run, options.run),
+        next_lines(run, options.run, shown=True),
     ]
     for number, block in enumerate(filter(None, lines)):
         _write([Line("")] * bool(number) + block)
@@ -297,8 +302,9 @@ def _root(options: argparse.Namespace) -> Path:
 
 def _view(options: argparse.Namespace) -> RunView:
     root = _root(options)
-    # a run that is named is meant, even if the project has moved since
-    project = identify(_rootdir(options), root) if options.run == "last" else None
+    # what is named is meant, even if the project has moved since
+    foreign = options.run != "last" or options.run_dir is not None
+    project = None if foreign else identify(_rootdir(options), root)
     return load_run(open_existing(root, options.run, project).path)
 
 

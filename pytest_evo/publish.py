@@ -290,8 +290,8 @@ def _artifact_directory(rootdir: Path, view: RunView) -> Path:
         return directory
     raise ArtifactProblem(
         f"{directory} is not a directory inside {root}. Run {view.info.id} is about "
-        f"the artifact {view.info.artifact!r}: type the command in its project, or give "
-        "that with --rootdir=DIR."
+        f"the artifact {view.info.artifact!r}: type the command in its project, or "
+        "give that with --rootdir=DIR."
     )
 
 

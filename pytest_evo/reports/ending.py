@@ -57,6 +57,9 @@ def table_lines(run: RunReport, limit: int = SHOWN_CANDIDATES) -> list[Line]:
     head = ["candidate", "parent", "status", "train", "val", "gain", "test"]
     head += ["rollouts", "usd"]
     rows = [_row(run, one) for one in shown]
+    if all(one.usd == 0 for one in shown):
+        head.pop()
+        rows = [row[:-1] for row in rows]
     widths = [max(len(row[n]) for row in [head, *rows]) for n in range(len(head))]
     lines = [Line(_aligned(head, widths), "bold")]
     for one, row in zip(shown, rows, strict=True):
@@ -192,23 +195,39 @@ def stop_lines(run: RunReport, *, ascii_only: bool = False) -> list[Line]:
 
 
 def next_lines(
-    run: RunReport, run_argument: str = "last", *, applied: bool = False
+    run: RunReport,
+    run_argument: str = "last",
+    *,
+    applied: bool = False,
+    shown: bool = False,
 ) -> list[Line]:
     """What to type now."""
-    commands = next_commands(run, run_argument, applied=applied)
+    commands = next_commands(run, run_argument, applied=applied, shown=shown)
     return [Line(f"next: {command}", "bold") for command in commands]
 
 
 def next_commands(
-    run: RunReport, run_argument: str = "last", *, applied: bool = False
+    run: RunReport,
+    run_argument: str = "last",
+    *,
+    applied: bool = False,
+    shown: bool = False,
 ) -> list[str]:
-    """The commands that fit the state of the run, most useful first."""
+    """The commands that fit the state of the run, most useful first.
+
+    Args:
+        run: the run.
+        run_argument: how the run is named in the commands.
+        applied: the winner is in the working tree already.
+        shown: all there is to show is being shown right now.
+    """
     commands = []
     if run.winner != START:
         commands.append("git diff" if applied else f"pytest-evo apply {run_argument}")
     if not run.complete:
         commands.append(f"pytest --evolve --evo-resume={run_argument}")
-    commands.append(f"pytest-evo show {run_argument}")
+    if not shown:
+        commands.append(f"pytest-evo show {run_argument}")
     return commands
 
 
