@@ -21,6 +21,7 @@ from pytest_evo.engine.scopelog import RunKey
 from pytest_evo.engine.scopelog import ScopeLog
 from pytest_evo.engine.scoring import score_rollout
 from pytest_evo.engine.softstop import SoftStop
+from pytest_evo.events import Event
 from pytest_evo.events import RequestStarted
 from pytest_evo.events import RolloutRecorded
 from pytest_evo.models import Candidate
@@ -178,6 +179,25 @@ class Dispatcher:
             return None
         return earlier.event
 
+    def own(self, log: ScopeLog, iteration: int) -> None:
+        """Leave in a scope the rollouts that no scope before it has in the journal.
+
+        Slots share what they run at the same time. The journal gives such a rollout to
+        the lowest iteration that used it, whichever was first to run it.
+        """
+        kept: list[Event] = []
+        for event in log.events:
+            if isinstance(event, RolloutRecorded) and event.outcome is not Outcome.LOST:
+                known = self._known.get((event.tree, event.case, event.repeat))
+                if known is not None and known.event.attempt == event.attempt:
+                    if known.settled:
+                        continue
+                    known.settled = True
+                if event.iteration != iteration:
+                    event = replace(event, iteration=iteration)
+            kept.append(event)
+        log.events = kept
+
     def forget(self, before: int) -> None:
         """Drop what no open iteration can ask for again."""
         stale = [key for key, known in self._known.items() if known.iteration < before]
@@ -231,9 +251,7 @@ class Dispatcher:
             if known is None:
                 # The iteration that was running it was stopped: run it here.
                 return await self.run(work, log)
-            if not known.settled:
-                known.settled = True
-                log.settle(known.event)
+            log.settle(known.event)
             found.append(as_rollout(known.event, work.candidate))
         return found
 
@@ -324,6 +342,8 @@ class Dispatcher:
                         self._budget.release(1, work.purpose)
                         sent.unstarted.append(run)
                         continue
+                    if rollout.outcome is Outcome.LOST:
+                        rollout = replace(rollout, outcome=Outcome.CRASHED)
                     self._record(work, replace(rollout, attempt=attempt), log)
                     if attempt == 0 and rollout.outcome in RETRIED:
                         sent.failed.append(run)

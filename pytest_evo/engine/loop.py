@@ -184,6 +184,7 @@ class Loop:
         baseline = Baseline(self._parts, self._plan, self.budget, self._dispatcher)
         events = await baseline.run(log)
         log.events = events
+        self._dispatcher.own(log, 0)
         self._close(log)
 
     def _settle_setup(self, announce: Callable[[Prospect], None]) -> Setup:
@@ -333,6 +334,7 @@ class Loop:
         if accepted and twin is None:
             population = self._select(result)
         log.settle(*(as_record(candidate, status) for candidate, status in statuses))
+        self._dispatcher.own(log, number)
         rollouts = sum(1 for event in log.events if isinstance(event, RolloutRecorded))
         self._close(
             log,
@@ -378,6 +380,7 @@ class Loop:
         measured = await final.run(start, self.winner, log)
         if measured is None:
             return
+        self._dispatcher.own(log, FINAL_ITERATION)
         self._close(log, measured)
 
     @property

@@ -134,6 +134,9 @@ class Proposing:
                 str(end),
                 exhausted=True,
             )
+        except BaseException:
+            workshop.discard(key)
+            raise
         proposal = answer if isinstance(answer, Proposal) else Proposal()
         return ProposalMade(
             self._number,

@@ -50,8 +50,10 @@ class SoftStop:
         Raises:
             Interrupted: the stop came first; the work was cancelled.
         """
-        self.check()
         task = asyncio.ensure_future(work)
+        if self.requested:
+            task.cancel()
+            self.check()
         stop = asyncio.ensure_future(self._event.wait())
         try:
             await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)

@@ -153,6 +153,10 @@ class MemoryWorkshop:
         """A tree without any file."""
         return self.add({})
 
+    def forget_workspaces(self) -> None:
+        """Lose what was open, as a killed session does; trees stay."""
+        self._open.clear()
+
     @property
     def left_open(self) -> int:
         """Workspaces that were neither closed nor discarded."""
@@ -307,7 +311,14 @@ class FakeEvaluator:
             subject = tree if self._files is None else self._files(tree)
             answer = self._judge(subject, case, repeat)
         if isinstance(answer, Rollout):
-            return answer
+            return replace(
+                answer,
+                candidate=request.candidate,
+                tree=request.tree,
+                case=case,
+                repeat=repeat,
+                attempt=request.attempt,
+            )
         if isinstance(answer, Outcome):
             outcome = answer
             score = {Outcome.PASSED: 1.0, Outcome.FAILED: 0.0}.get(answer)
