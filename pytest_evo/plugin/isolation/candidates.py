@@ -11,6 +11,7 @@ import posixpath
 import stat
 import sys
 import tempfile
+from collections.abc import Collection
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -87,10 +88,10 @@ class CandidateCache:
         check_manifest(manifest)
         if into is None:
             top = tempfile.mkdtemp(dir=self._copies)
+            os.chmod(top, 0o755)
         else:
             top = os.fspath(into)
             os.makedirs(top, exist_ok=True)
-        os.chmod(top, 0o755)
         folders: list[tuple[str, int]] = []
         made = {""}
         for entry in manifest:
@@ -110,10 +111,15 @@ class CandidateCache:
             os.chmod(target, mode)
         return Path(top)
 
-    def violation(self, path: Path, manifest: Sequence[TreeEntry]) -> str | None:
+    def violation(
+        self,
+        path: Path,
+        manifest: Sequence[TreeEntry],
+        beside: Collection[str] = (),
+    ) -> str | None:
         """What a request added, changed or removed in its copy; None if nothing.
 
-        ``__pycache__`` is overlooked: imports make it.
+        ``__pycache__`` is overlooked: imports make it. So are names in ``beside``.
         """
         top = os.fspath(path)
         expected = {
@@ -126,6 +132,8 @@ class CandidateCache:
             met.add(name)
             entry = expected.get(name)
             if entry is None:
+                if name in beside:
+                    continue
                 if name not in implied or not stat.S_ISDIR(status.st_mode):
                     added.append(name)
             elif _differs(entry, f"{top}/{name}", status):
@@ -240,8 +248,9 @@ def _make_folders(top: str, name: str, made: set[str]) -> None:
     for folder in [*reversed(list(_folders_of(name))), name]:
         if folder not in made:
             made.add(folder)
-            os.mkdir(f"{top}/{folder}")
-            os.chmod(f"{top}/{folder}", 0o755)
+            with suppress(FileExistsError):  # beside files that include leaves alone
+                os.mkdir(f"{top}/{folder}")
+                os.chmod(f"{top}/{folder}", 0o755)
 
 
 def _clone(source: int, target: int) -> bool:
