@@ -93,7 +93,7 @@ class Workspaces:
             self._directory.mkdir(parents=True, exist_ok=True)
             part = self._directory / "template.part"
             remove_tree(part)
-            self._copy_folder(self._project, part, self._project, part)
+            self._copy_folder(self._project, part, self._project, self._template)
             self._drop_artifact(part)
             part.rename(self._template)
         self._count += 1
