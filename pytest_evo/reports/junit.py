@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Iterable
+from collections.abc import Mapping
 from collections.abc import Sequence
 from datetime import datetime
 from datetime import UTC
@@ -37,6 +38,7 @@ from pytest_evo.models import EPSILON
 from pytest_evo.models import Outcome
 from pytest_evo.models import START
 from pytest_evo.models import Status
+from pytest_evo.reports.junit_names import Namer
 from pytest_evo.reports.model import case_results
 from pytest_evo.reports.model import CaseResult
 from pytest_evo.reports.model import reason_of
@@ -46,7 +48,6 @@ from pytest_evo.reports.model import Standing
 from pytest_evo.reports.model import standing
 from pytest_evo.reports.model import standings
 from pytest_evo.reports.text import clean
-from pytest_evo.reports.text import digest
 from pytest_evo.reports.text import one_line
 from pytest_evo.reports.text import short_id
 
@@ -55,7 +56,6 @@ Parts: TypeAlias = tuple[bytes, ...]
 
 MAX_CASES = 5_000
 MAX_BYTES = 25_000_000
-MAX_NAME = 250
 MAX_MESSAGE = 500
 MAX_TRACE = 32_768
 MAX_OUTPUT = 4_096
@@ -96,7 +96,7 @@ def candidate_report(
     read every report into one check.
     """
     name = short_id(f"evo.{candidate}")
-    testcases = _Namer(prefix=f"{name}.")
+    testcases = Namer(prefix=f"{name}.")
     start = scores(run, START)
     built = [
         _testcase(run, result, testcases, start, mode)
@@ -111,7 +111,7 @@ def winner_report(run: RunReport, *, max_cases: int = MAX_CASES) -> Parts:
     Cases that the winner never ran are skipped, so that the set of names stays the
     same from run to run.
     """
-    namer = _Namer()
+    namer = Namer()
     results = {result.case.id: result for result in case_results(run, run.winner)}
     start = scores(run, START)
     built = []
@@ -129,39 +129,13 @@ def winner_report(run: RunReport, *, max_cases: int = MAX_CASES) -> Parts:
 
 def leaderboard_report(run: RunReport) -> Parts:
     """One testcase per candidate, best first; nothing in it is a failure."""
-    namer = _Namer()
+    namer = Namer()
     built = [_leader(run, one, namer) for one in standings(run)]
     properties = [("evo.schema", "1"), ("evo.run", run.id), ("evo.winner", run.winner)]
     return _parts(run, "evo.leaderboard", properties, built, None)
 
 
-class _Namer:
-    """Class and test names, as pytest writes them, each pair once."""
-
-    def __init__(self, prefix: str = "") -> None:
-        self._prefix = prefix
-        self._taken: set[tuple[str, str]] = set()
-
-    def __call__(self, case: CaseId) -> tuple[str, str]:
-        """``a/b.py::C::t[x]`` becomes ``a.b.C`` and ``t[x]``."""
-        file, _, rest = case.partition("::")
-        head, bracket, parameters = rest.partition("[")
-        *classes, test = head.split("::")
-        classname = ".".join([file.removesuffix(".py").replace("/", "."), *classes])
-        name = test + bracket + parameters or file.rpartition("/")[2]
-        return self.unique(classname, name, case)
-
-    def unique(self, classname: str, name: str, identity: str) -> tuple[str, str]:
-        """Both names within their limits; a second one of a pair gets a hash tail."""
-        pair = (short_id(self._prefix + classname, MAX_NAME), short_id(name, MAX_NAME))
-        while pair in self._taken:
-            tail = digest(f"{identity}{len(self._taken)}")
-            pair = (pair[0], f"{pair[1][: MAX_NAME - 13]}~{tail}")
-        self._taken.add(pair)
-        return pair
-
-
-def _named(case: Case, namer: _Namer) -> _Case:
+def _named(case: Case, namer: Namer) -> _Case:
     classname, name = namer(case.id)
     testcase = _Case(name, classname)
     testcase.file = short_id(case.file or case.id.partition("::")[0])
@@ -172,8 +146,8 @@ def _named(case: Case, namer: _Namer) -> _Case:
 def _testcase(
     run: RunReport,
     result: CaseResult,
-    namer: _Namer,
-    start: dict[CaseId, float],
+    namer: Namer,
+    start: Mapping[CaseId, float],
     mode: Mode,
 ) -> _Case:
     testcase = _named(result.case, namer)
@@ -183,7 +157,9 @@ def _testcase(
     if shown is None or (result.outcome is Outcome.PASSED and not result.violation):
         return testcase
     detail = run.detail(shown)
-    line = next((p.line for p in detail.phases if p.line is not None), None)
+    # where it failed, unless that is in a helper: readers pair it with the test's file
+    places = (p.line for p in detail.phases if p.file == testcase.file and p.line)
+    line = next(places, None)
     if line is not None:
         testcase.line = line
     verdict = _verdict(result, detail)
@@ -232,7 +208,7 @@ def _add_output(testcase: _Case, detail: Detail) -> None:
 
 
 def _case_properties(
-    result: CaseResult, start: dict[CaseId, float]
+    result: CaseResult, start: Mapping[CaseId, float]
 ) -> Iterable[tuple[str, str]]:
     yield "evo.split", result.case.split.value
     yield "evo.outcome", result.outcome.value
@@ -293,7 +269,7 @@ def _judged(one: Standing) -> str:
     return "undecided" if gain > 0 else "worse"
 
 
-def _leader(run: RunReport, one: Standing, namer: _Namer) -> _Case:
+def _leader(run: RunReport, one: Standing, namer: Namer) -> _Case:
     record = one.record
     words = [record.id]
     if one.val is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -32,6 +33,18 @@ def _no_detail(_: RolloutRecorded) -> Detail:
     return Detail()
 
 
+@dataclass(slots=True)
+class _Memo:
+    """What was computed of a run already; a run does not change."""
+
+    candidates: dict[CandidateId, CandidateRecorded] = field(default_factory=dict)
+    cases: dict[CaseId, Case] = field(default_factory=dict)
+    sizes: Counter[Split] = field(default_factory=Counter)
+    scores: dict[CandidateId, Mapping[CaseId, float]] = field(default_factory=dict)
+    closed: dict[int, IterationClosed] = field(default_factory=dict)
+    standings: list[Standing] = field(default_factory=list)
+
+
 @dataclass(frozen=True, slots=True)
 class RunReport:
     """One run as the reports see it; ``detail`` reads what is too big for memory."""
@@ -52,6 +65,7 @@ class RunReport:
     usage: Mapping[str, Usage] = field(default_factory=dict)  # by role
     diff: str = ""  # the winner against the start, unified
     detail: Callable[[RolloutRecorded], Detail] = _no_detail
+    memo: _Memo = field(default_factory=_Memo, init=False, repr=False, compare=False)
 
     @property
     def winner(self) -> CandidateId:
@@ -72,7 +86,9 @@ class RunReport:
 
     def candidate(self, candidate: CandidateId) -> CandidateRecorded | None:
         """The record of a candidate."""
-        return next((c for c in self.candidates if c.id == candidate), None)
+        if not self.memo.candidates:
+            self.memo.candidates.update((c.id, c) for c in self.candidates)
+        return self.memo.candidates.get(candidate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,25 +192,39 @@ def _metric_means(rollouts: Iterable[RolloutRecorded]) -> dict[str, float]:
     return {name: math.fsum(found) / len(found) for name, found in values.items()}
 
 
-def scores(run: RunReport, candidate: CandidateId) -> dict[CaseId, float]:
+def scores(run: RunReport, candidate: CandidateId) -> Mapping[CaseId, float]:
     """Scores of a candidate; val scores that were reused come from its iteration."""
+    known = run.memo.scores.get(candidate)
+    if known is None:
+        known = run.memo.scores[candidate] = _scores(run, candidate)
+    return known
+
+
+def _scores(run: RunReport, candidate: CandidateId) -> dict[CaseId, float]:
+    record = run.candidate(candidate)
+    closed = _closed(run, record.iteration) if record is not None else None
     found: dict[CaseId, float] = {}
-    for closed in run.iterations:
-        if closed.child == candidate:
-            found.update(closed.val)
-    sums: dict[CaseId, list[float]] = {}
-    for rollouts in last_attempts(run, candidate).values():
-        for rollout in rollouts:
-            if rollout.score is not None:
-                sums.setdefault(rollout.case, []).append(rollout.score)
-    found.update({case: math.fsum(all_) / len(all_) for case, all_ in sums.items()})
+    if closed is not None and closed.child == candidate:
+        found.update(closed.val)
+    for case, rollouts in last_attempts(run, candidate).items():
+        own = [rollout.score for rollout in rollouts if rollout.score is not None]
+        if own:
+            found[case] = math.fsum(own) / len(own)
     return found
+
+
+def _closed(run: RunReport, iteration: int) -> IterationClosed | None:
+    if not run.memo.closed:
+        run.memo.closed.update((one.iteration, one) for one in run.iterations)
+    return run.memo.closed.get(iteration)
 
 
 def standings(run: RunReport) -> list[Standing]:
     """All candidates, best first: by val, then by what they scored on train."""
-    found = [standing(run, record) for record in run.candidates]
-    return sorted(found, key=lambda one: _rank(run, one))
+    if not run.memo.standings:
+        found = [standing(run, record) for record in run.candidates]
+        run.memo.standings += sorted(found, key=lambda one: _rank(run, one))
+    return list(run.memo.standings)
 
 
 def _rank(run: RunReport, standing: Standing) -> tuple[float, ...]:
@@ -210,10 +240,11 @@ def standing(run: RunReport, record: CandidateRecorded) -> Standing:
     own, start = scores(run, record.id), scores(run, START)
     parent = scores(run, record.parent) if record.parent else {}
     ran = run.rollouts.get(record.id, ())
-    train = [c for c in run.cases if c.split is Split.TRAIN and c.id in own]
+    cases = _known_cases(run, own)
+    train = [case for case in cases if case.split is Split.TRAIN]
     prices = [r.usage.usd for r in ran]
     val, start_val = (_whole(run, Split.VAL, vector) for vector in (own, start))
-    both = [c for c in run.cases if c.id in own and c.id in parent]
+    both = [case for case in cases if case.id in parent]
     mean, parent_mean = mean_score(both, own), mean_score(both, parent)
     return Standing(
         record=record,
@@ -234,18 +265,23 @@ def standing(run: RunReport, record: CandidateRecorded) -> Standing:
 def _whole(
     run: RunReport, split: Split, vector: Mapping[CaseId, float]
 ) -> float | None:
-    cases = [case for case in run.cases if case.split is split]
-    if not cases or any(case.id not in vector for case in cases):
+    cases = [case for case in _known_cases(run, vector) if case.split is split]
+    if not cases or len(cases) < run.memo.sizes[split]:
         return None
     return mean_score(cases, vector)
 
 
+def _known_cases(run: RunReport, vector: Mapping[CaseId, float]) -> list[Case]:
+    if not run.memo.cases:
+        run.memo.cases.update((case.id, case) for case in run.cases)
+        run.memo.sizes.update(case.split for case in run.cases)
+    return [run.memo.cases[case] for case in vector if case in run.memo.cases]
+
+
 def reason_of(run: RunReport, record: CandidateRecorded) -> str:
     """Why an iteration ended as it did, for the candidate it was about."""
-    for closed in run.iterations:
-        if closed.iteration == record.iteration and record.id != START:
-            return closed.reason
-    return ""
+    closed = _closed(run, record.iteration) if record.id != START else None
+    return closed.reason if closed is not None else ""
 
 
 def role_rows(run: RunReport) -> list[tuple[str, Usage]]:

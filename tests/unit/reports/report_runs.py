@@ -48,7 +48,16 @@ def failed_detail(message="boom", longrepr="trace\nE  boom", sections=()) -> Det
     return Detail(
         phases=(
             Phase("setup", "passed", 0.1),
-            Phase("call", "failed", 0.1, message, longrepr, tuple(sections), line=7),
+            Phase(
+                "call",
+                "failed",
+                0.1,
+                message,
+                longrepr,
+                tuple(sections),
+                file="tests/a.py",
+                line=7,
+            ),
         )
     )
 

@@ -346,3 +346,9 @@ def test_time_grows_with_the_cases_and_not_with_their_square():
 )
 def test_timestamp_has_an_offset(created, expected):
     assert timestamp(created) == expected
+
+
+def test_line_of_another_file_is_not_written():
+    phase = Phase("call", "failed", 0, "boom", "boom", file="tests/helper.py", line=3)
+    case = one_case(rollout("c0002", outcome=F), detail=Detail((phase,)))
+    assert case.get("line") is None
