@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import hashlib
 import math
-import reprlib
 from collections.abc import Mapping
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from pytest_evo.plugin.fixtures import FIXTURES
 from pytest_evo.plugin.hooks import as_split
 from pytest_evo.plugin.hooks import split_from_hook
 from pytest_evo.plugin.plain import plain
+from pytest_evo.plugin.plain import Reader
 from pytest_evo.plugin.plain import without_addresses
 
 _KEYWORDS = (
@@ -187,14 +187,7 @@ class _Fingerprints:
         self._rootdir = rootdir
         self._files: dict[Path, str] = {}
         self._conftests: dict[Path, tuple[str, ...]] = {}
-        reader = reprlib.Repr()
-        reader.maxlevel = 20
-        reader.maxstring = reader.maxother = _WHOLE_PARAMETERS
-        reader.maxlong = _WHOLE_PARAMETERS
-        reader.maxlist = reader.maxtuple = reader.maxdict = _WHOLE_PARAMETERS
-        reader.maxset = reader.maxfrozenset = _WHOLE_PARAMETERS
-        reader.maxdeque = reader.maxarray = _WHOLE_PARAMETERS
-        self._reader = reader  # sorts sets, and answers where repr() fails
+        self._reader = Reader(_WHOLE_PARAMETERS, depth=20)
 
     def of(self, item: pytest.Item) -> str:
         """Sha256 over parameters, source and conftests."""
@@ -218,12 +211,9 @@ class _Fingerprints:
         ]
 
     def _represent(self, value: object) -> str:
-        try:
-            text = self._reader.repr(value)
-        except ValueError:  # an integer of more digits than may be written
-            text = hex(value) if isinstance(value, int) else type(value).__qualname__
+        text = without_addresses(self._reader.repr(value))
         root = str(self._rootdir)
-        return without_addresses(text).replace(root, "<rootdir>")
+        return text.replace(root, "<rootdir>")
 
     def _sources(self, item: pytest.Item) -> list[Path]:
         """The test's own file, and the one its function was written in."""

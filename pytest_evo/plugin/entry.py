@@ -17,6 +17,7 @@ from pytest_evo.plugin.fixtures import evo_score
 from pytest_evo.plugin.fixtures import evo_trace
 from pytest_evo.plugin.fixtures import evo_usage
 from pytest_evo.plugin.options import add_options
+from pytest_evo.plugin.options import idle_options
 from pytest_evo.plugin.options import is_active
 from pytest_evo.plugin.options import option_overrides
 
@@ -78,6 +79,10 @@ def pytest_configure(config: pytest.Config) -> None:
         from pytest_evo.plugin.session import register_controller
 
         register_controller(config, CONTROLLER)
+    else:
+        idle = idle_options(config)
+        if idle:
+            notices(config).append(f"{', '.join(idle)} has no effect without --evolve")
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:

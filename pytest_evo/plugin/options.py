@@ -167,6 +167,16 @@ def option_overrides(config: pytest.Config) -> dict[str, object]:
     return given
 
 
+def idle_options(config: pytest.Config) -> list[str]:
+    """Options that were given to a session which does nothing with them."""
+    useful = {"artifact", "target"}  # a plain run reads the artifact too
+    given = [name for name in option_overrides(config) if name not in useful]
+    return [
+        f"--{name if name.startswith('budget_') else f'evo_{name}'}".replace("_", "-")
+        for name in given
+    ]
+
+
 def is_active(config: pytest.Config) -> bool:
     """Whether this session was asked for more than a plain run of the tests."""
     return any(config.getoption(name, None) for name in _MODES)

@@ -7,22 +7,37 @@ import re
 import reprlib
 from typing import Any
 
-_ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{4,}")
+_ADDRESS = re.compile(r"(?<=\bat )0x[0-9a-fA-F]{4,16}\b")
 LONGEST_TEXT = 100_000
 LONGEST_LIST = 1_000
 _DEEPEST = 8
+_LONG_INT = 1_024  # bits; json and int() refuse more than 4300 digits
 
 
-def _reader(limit: int) -> reprlib.Repr:
-    reader = reprlib.Repr()
-    reader.maxlevel = 6
-    reader.maxstring = reader.maxother = reader.maxlong = limit
-    reader.maxlist = reader.maxtuple = reader.maxdict = limit
-    reader.maxset = reader.maxfrozenset = reader.maxdeque = reader.maxarray = limit
-    return reader
+class Reader(reprlib.Repr):
+    """A ``repr`` that never raises, sorts sets, and is at most so long and deep."""
+
+    _KNOWN = frozenset({str, int, list, tuple, dict, set, frozenset})
+
+    def __init__(self, limit: int, depth: int = 6) -> None:
+        super().__init__()
+        self.maxlevel = depth
+        self.maxstring = self.maxother = self.maxlong = limit
+        self.maxlist = self.maxtuple = self.maxdict = limit
+        self.maxset = self.maxfrozenset = limit
+
+    def repr1(self, x: Any, level: int) -> str:
+        """Go by the type itself: a foreign class may share its name with a list."""
+        if type(x) in self._KNOWN:
+            return super().repr1(x, level)
+        return self.repr_instance(x, level)
+
+    def repr_int(self, x: int, level: int) -> str:
+        """Write what has more digits than Python writes in hexadecimal."""
+        return super().repr_int(x, level) if x.bit_length() < _LONG_INT else hex(x)
 
 
-_SHORT = _reader(2_000)
+_SHORT = Reader(2_000)
 
 
 def without_addresses(text: str) -> str:
@@ -51,8 +66,7 @@ def plain(value: object, depth: int = 0) -> Any:
         return cut(str.__str__(value))
     if isinstance(value, int):
         number = int.__index__(value)
-        # json and int() both refuse to read or write more than 4300 digits
-        return number if number.bit_length() < 1_024 else _text(number)
+        return number if number.bit_length() < _LONG_INT else _text(number)
     if isinstance(value, float):
         number_ = float.__float__(value)
         return number_ if math.isfinite(number_) else str(number_)

@@ -125,7 +125,7 @@ def checked_score(name: str, value: object) -> float:
 
 def _no_score(name: str, value: object, why: str) -> str:
     return (
-        f"{cut(str(plain(value)), 200)!r} given as score for {name!r} {why}; scale it "
+        f"{cut(repr(plain(value)), 200)} given as score for {name!r} {why}; scale it "
         "to a number from 0 (worst) to 1 (best)"
     )
 
