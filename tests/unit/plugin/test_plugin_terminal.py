@@ -184,3 +184,25 @@ def test_display_of_a_log_has_no_panel():
     reporter = Reporter()
     make_display(reporter).update(STATE)
     assert len(reporter.lines) == 1
+
+
+def test_display_of_a_terminal_has_a_panel(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    class Reporter(Log):
+        isatty = True
+
+        class _tw:
+            _file = Terminal()
+
+    reporter = Reporter()
+    display = make_display(reporter)
+    display.update(STATE)
+    display.close()
+    assert reporter.lines == []
+    assert "best val" in Reporter._tw._file.getvalue()
