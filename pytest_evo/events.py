@@ -180,6 +180,16 @@ class FinalMeasured:
 
 
 @dataclass(frozen=True, slots=True)
+class IsolationChosen:
+    """How rollouts are kept apart, settled by what the baseline reached."""
+
+    mode: str
+    mount: bool
+    why: str
+    kind: Literal["isolation"] = "isolation"
+
+
+@dataclass(frozen=True, slots=True)
 class RunResumed:
     """A killed or stopped run goes on."""
 
@@ -213,6 +223,7 @@ Event: TypeAlias = (
     | CandidateRecorded
     | IterationClosed
     | FinalMeasured
+    | IsolationChosen
     | RunResumed
     | RunStopped
 )

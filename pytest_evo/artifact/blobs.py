@@ -1,9 +1,12 @@
-"""File contents by their sha256: what a store has to do, and one in memory."""
+"""Contents and versions by their hash: what stores have to do, and some in memory."""
 
 from __future__ import annotations
 
 import hashlib
 from typing import Protocol
+
+from pytest_evo.models import Tree
+from pytest_evo.models import TreeHash
 
 
 class BlobStore(Protocol):
@@ -21,6 +24,20 @@ class BlobStore(Protocol):
 
     def has(self, sha256: str) -> bool:
         """Whether the bytes are here."""
+
+
+class TreeStore(Protocol):
+    """Keeps versions of the artifact for ever under their hash."""
+
+    def put(self, tree: Tree) -> TreeHash:
+        """Keep a version; return its hash. Twice is the same as once."""
+
+    def get(self, tree_hash: TreeHash) -> Tree:
+        """Give a version back.
+
+        Raises:
+            EvoError: it was never put here, or is lost.
+        """
 
 
 class MemoryBlobs:

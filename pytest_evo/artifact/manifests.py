@@ -81,14 +81,14 @@ class TreeRegistry:
         self._manifests = manifests
         self._latest: OrderedDict[TreeHash, Tree] = OrderedDict()
 
-    def register(self, tree: Tree) -> TreeHash:
+    def put(self, tree: Tree) -> TreeHash:
         """Keep a tree for ever; return its hash."""
         if tree.hash not in self._latest:
             self._manifests.save(tree.hash, manifest_text(tree))
             self._remember(tree)
         return tree.hash
 
-    def tree(self, name: TreeHash) -> Tree:
+    def get(self, name: TreeHash) -> Tree:
         """A tree by its hash.
 
         Raises:

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TypeAlias
 
 from pytest_evo.artifact.blobs import BlobStore
+from pytest_evo.artifact.blobs import TreeStore
 from pytest_evo.artifact.checks import check_tree
 from pytest_evo.artifact.checks import knob_value
 from pytest_evo.artifact.checks import refuse
-from pytest_evo.artifact.manifests import TreeRegistry
 from pytest_evo.artifact.trees import changes
 from pytest_evo.artifact.trees import make_tree
 from pytest_evo.artifact.trees import remove
@@ -55,7 +55,7 @@ class DirectoryWorkshop:
         self,
         root: Path,
         blobs: BlobStore,
-        trees: TreeRegistry,
+        trees: TreeStore,
         schema: ArtifactSchema,
         *,
         write_evidence: EvidenceWriter | None = None,
@@ -74,7 +74,7 @@ class DirectoryWorkshop:
 
     def register(self, tree: Tree) -> TreeHash:
         """Keep a version for ever; return its hash."""
-        return self._trees.register(tree)
+        return self._trees.put(tree)
 
     def tree(self, name: TreeHash) -> Tree:
         """A version by its hash.
@@ -82,7 +82,7 @@ class DirectoryWorkshop:
         Raises:
             ArtifactProblem: it was never registered.
         """
-        return self._trees.tree(name)
+        return self._trees.get(name)
 
     def size(self, tree: TreeHash) -> int:
         """Bytes of all files of a tree."""

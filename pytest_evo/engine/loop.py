@@ -8,11 +8,13 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
 from dataclasses import dataclass
+from dataclasses import replace
 
 from pytest_evo.engine.baseline import Baseline
 from pytest_evo.engine.budget import Budget
 from pytest_evo.engine.budget import BudgetReached
 from pytest_evo.engine.budget import Limits
+from pytest_evo.engine.dispatch import as_rollout
 from pytest_evo.engine.dispatch import Dispatcher
 from pytest_evo.engine.final import Final
 from pytest_evo.engine.final import ITERATION as FINAL_ITERATION
@@ -38,6 +40,7 @@ from pytest_evo.events import CandidateRecorded
 from pytest_evo.events import CasesFrozen
 from pytest_evo.events import Event
 from pytest_evo.events import FinalMeasured
+from pytest_evo.events import IsolationChosen
 from pytest_evo.events import IterationClosed
 from pytest_evo.events import NoiseMeasured
 from pytest_evo.events import ProposalMade
@@ -47,6 +50,7 @@ from pytest_evo.events import RunStopped
 from pytest_evo.models import Candidate
 from pytest_evo.models import CaseId
 from pytest_evo.models import Member
+from pytest_evo.models import Outcome
 from pytest_evo.models import Purpose
 from pytest_evo.models import Split
 from pytest_evo.models import START
@@ -54,7 +58,14 @@ from pytest_evo.models import Status
 
 REFUSED_IN_A_ROW = 10
 NOTICED_BEFORE = (RolloutRecorded, ProposalMade, AcceptanceDecided)
-CLOSING = (NoiseMeasured, IterationClosed, FinalMeasured, RunStopped, RunResumed)
+CLOSING = (
+    NoiseMeasured,
+    IterationClosed,
+    FinalMeasured,
+    IsolationChosen,
+    RunStopped,
+    RunResumed,
+)
 BASELINE_SCOPE = "baseline"
 FINAL_SCOPE = "final"
 
@@ -65,20 +76,25 @@ class Prospect:
 
     setup: Setup
     spent: int
+    baseline: int
+    noise: int
     reserve: int
     left: int | None
     proposals: int
     validations: int
+    excluded: int
+    maybe_cached: int
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RunEnd:
     """How a run ended."""
 
     stop: RunStopped
     winner: Member
     final: FinalMeasured | None
     population: tuple[Member, ...]
+    repeated: bool = False  # it had ended before; nothing was done
 
 
 class Loop:
@@ -108,11 +124,27 @@ class Loop:
         self._final: FinalMeasured | None = None
         self._stop: str | None = None
 
+    @property
+    def in_flight(self) -> int:
+        """Rollouts that are reserved and not finished."""
+        return self.budget.reserved
+
+    def elapsed(self) -> float:
+        """Seconds of running time."""
+        return self._parts.clock.elapsed()
+
+    def finished_before(self) -> bool:
+        """Whether the journal says that the run has ended for good."""
+        last: Event | None = None
+        for event in self._parts.journal.replay():
+            last = event
+        return isinstance(last, RunStopped) and last.complete
+
     def interrupt(self) -> None:
         """Ask for a soft stop: nothing new starts, what runs finishes."""
         self._stop_request.request()
 
-    async def run(self, announce: Callable[[Prospect], None]) -> Outcome:
+    async def run(self, announce: Callable[[Prospect], None]) -> RunEnd:
         """Run to the end.
 
         Args:
@@ -126,7 +158,7 @@ class Loop:
         self._stop_request.attach()
         self._replay()
         if self._stopped is not None and self._stopped.complete:
-            return self._outcome(self._stopped)
+            return replace(self._outcome(self._stopped), repeated=True)
         try:
             await self._baseline()
             setup = self._settle_setup(announce)
@@ -137,7 +169,7 @@ class Loop:
                 self._append_stop(_short(why), str(why), complete=False)
             raise
         reason = self._stop or "done"
-        return self._outcome(self._append_stop(reason, reason, complete=True))
+        return self._outcome(self._append_stop(reason, "", complete=True))
 
     # -- the past --------------------------------------------------------------------
 
@@ -149,7 +181,20 @@ class Loop:
                 if isinstance(event, RolloutRecorded):
                     self._dispatcher.replayed(event)
             self._apply(events)
+            self._recalibrate(events)
             self._dispatcher.forget(self.state.commit - 2 * self._plan.slots)
+
+    def _recalibrate(self, events: Sequence[Event]) -> None:
+        start = Candidate(START, self._plan.start)
+        baseline = [
+            as_rollout(event, start)
+            for event in events
+            if isinstance(event, RolloutRecorded)
+            and event.purpose is Purpose.BASELINE
+            and event.outcome is not Outcome.LOST
+        ]
+        if baseline:
+            self._parts.calibrate(baseline)
 
     def _apply(self, events: Sequence[Event]) -> None:
         self.state.apply(events)
@@ -204,10 +249,14 @@ class Loop:
             Prospect(
                 setup,
                 self.budget.total,
+                self.budget.spent[Purpose.BASELINE],
+                self.budget.spent[Purpose.NOISE] + self.budget.spent[Purpose.PROBE],
                 self.budget.set_aside,
                 left,
                 proposals,
                 validations,
+                len(self._parts.marks) - len(self.state.cases),
+                len(self.state.noise.maybe_cached) if self.state.noise else 0,
             )
         )
         return setup
@@ -406,8 +455,8 @@ class Loop:
         self._parts.observer.notice(stop)
         return stop
 
-    def _outcome(self, stop: RunStopped) -> Outcome:
-        return Outcome(stop, self.winner, self._final, self.state.population)
+    def _outcome(self, stop: RunStopped) -> RunEnd:
+        return RunEnd(stop, self.winner, self._final, self.state.population)
 
     # -- scopes ----------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,11 @@ from pytest_evo.artifact.trees import make_tree
 from pytest_evo.errors import RunDirectoryProblem
 from pytest_evo.models import Tree
 from pytest_evo.models import TreeHash
-from pytest_evo.store.disk import failed
-from pytest_evo.store.disk import write_atomic
+from pytest_evo.store.disk import write_once
 from pytest_evo.store.records import adapter_for
 from pytest_evo.store.records import to_json
 
+_AT_HAND = 128
 _HEXADECIMAL = frozenset("0123456789abcdef")
 
 
@@ -26,7 +27,7 @@ class TreeFiles:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._trees: dict[TreeHash, Tree] = {}
+        self._trees: OrderedDict[TreeHash, Tree] = OrderedDict()
 
     def put(self, tree: Tree) -> TreeHash:
         """Keep a tree for good; return its hash.
@@ -38,12 +39,8 @@ class TreeFiles:
             return tree.hash
         path = self._file(tree.hash)
         if not self._is_whole(path, tree.hash):
-            try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise failed(error, path) from error
-            write_atomic(path, to_json(_adapter(), tree) + b"\n")
-        self._trees[tree.hash] = tree
+            write_once(path, to_json(_adapter(), tree) + b"\n")
+        self._remember(tree)
         return tree.hash
 
     def get(self, tree_hash: TreeHash) -> Tree:
@@ -54,8 +51,16 @@ class TreeFiles:
         """
         known = self._trees.get(tree_hash)
         if known is None:
-            known = self._trees[tree_hash] = self._read(tree_hash)
+            known = self._read(tree_hash)
+        self._remember(known)
         return known
+
+    def _remember(self, tree: Tree) -> None:
+        """Keep the latest trees at hand; all of them would be too many."""
+        self._trees[tree.hash] = tree
+        self._trees.move_to_end(tree.hash)
+        while len(self._trees) > _AT_HAND:
+            self._trees.popitem(last=False)
 
     def has(self, tree_hash: TreeHash) -> bool:
         """Whether there is a tree of this hash."""

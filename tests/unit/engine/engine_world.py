@@ -13,8 +13,8 @@ from pytest_evo.engine.acceptance import Paired
 from pytest_evo.engine.budget import Limits
 from pytest_evo.engine.draws import SeededDraws
 from pytest_evo.engine.loop import Loop
-from pytest_evo.engine.loop import Outcome as RunOutcome
 from pytest_evo.engine.loop import Prospect
+from pytest_evo.engine.loop import RunEnd
 from pytest_evo.engine.parts import Parts
 from pytest_evo.engine.parts import Plan
 from pytest_evo.engine.parts import Strategy
@@ -176,7 +176,7 @@ class World:
             worker="memory",
         )
 
-    def run(self) -> RunOutcome:
+    def run(self) -> RunEnd:
         return asyncio.run(self.loop.run(self.prospects.append))
 
     @property

@@ -1,0 +1,149 @@
+"""What ``--evolve`` does in the controller: checks, a session of workers, the end."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+from pytest_evo.artifact.schema import schema_of
+from pytest_evo.errors import SettingsProblem
+from pytest_evo.plugin import hooks
+from pytest_evo.plugin import runfiles
+from pytest_evo.plugin.evolving import check_artifact
+from pytest_evo.plugin.evolving import Evolution
+from pytest_evo.plugin.evolving import Task
+from pytest_evo.plugin.junitxml import report_winner
+from pytest_evo.plugin.options import option_overrides
+from pytest_evo.plugin.pools.inprocess import InProcessSession
+from pytest_evo.plugin.pools.xdist import XdistSession
+from pytest_evo.plugin.terminal import make_display
+from pytest_evo.proposers.load import load_proposer
+from pytest_evo.proposers.load import proposer_name
+from pytest_evo.reports.console import Line
+from pytest_evo.reports.ending import result_lines
+from pytest_evo.settings import load_settings
+from pytest_evo.settings import Settings
+from pytest_evo.strategies.presets import with_preset
+
+SECRETS = ("*_API_KEY", "*_ACCESS_KEY", "*_SECRET_KEY", "*_AUTH_TOKEN")
+"""Variables that only a model-driven proposer needs; rollouts do not see them."""
+_MARKUP = {"dim": "light"}  # what pytest's terminal writer calls it
+
+
+class Controller:
+    """Registered where ``--evolve`` was given and this is not a worker.
+
+    Raises:
+        UsageProblem: from construction on, whatever a person has to change.
+    """
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._task = make_task(config)
+        self._evolution: Evolution | None = None
+        settings = self._task.settings
+        workers = {
+            "artifact": self._task.schema.directory,
+            "files": list(self._task.schema.include),
+            "concurrency": settings.concurrency,
+            "run": self._task.resume.id if self._task.resume else "",
+            "hidden": list(self._hidden(settings)),
+            "allow": None if settings.env_allow is None else list(settings.env_allow),
+            "warm_fixtures": list(settings.warm_fixtures),
+            "check_cassettes": not settings.skip_cassette_check,
+        }
+        self._in_process = not uses_xdist(config)
+        kind = InProcessSession if self._in_process else XdistSession
+        self._session = kind(config, workers, self._run, self._soft_stop)
+        config.pluginmanager.register(self._session, "evo-session")
+
+    def _hidden(self, settings: Settings) -> tuple[str, ...]:
+        return SECRETS if settings.model or settings.agent else ()
+
+    def _run(self, pool: Any) -> int:
+        reporter = self._config.pluginmanager.get_plugin("terminalreporter")
+        quiet = self._config.option.verbose < 0
+        display = make_display(reporter, quiet=quiet)
+        self._evolution = Evolution(self._task, display, self._in_process)
+        return self._evolution.run(pool)
+
+    def _soft_stop(self) -> None:
+        if self._evolution is not None:
+            self._evolution.interrupt()
+        sys.stderr.write(
+            "\nevo: stopping when what runs has finished; Ctrl-C again to stop now\n"
+        )
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Give ``--junitxml`` the winner's cases before it is written."""
+        evolution = self._evolution
+        if evolution is not None and evolution.published is not None:
+            report_winner(self._config, evolution.published.run)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """Show the result, why it ended, and what to type next."""
+        evolution = self._evolution
+        if evolution is None:
+            return
+        lines = [Line(f"evo: {problem}", "red") for problem in evolution.problems]
+        if evolution.published is not None:
+            lines += result_lines(
+                evolution.published.run, evolution.run_id, applied=evolution.applied
+            )
+        if not lines:
+            return
+        terminalreporter.section("pytest-evo")
+        for line in lines:
+            style = _MARKUP.get(line.style, line.style)
+            terminalreporter.write_line(line.text, **({style: True} if style else {}))
+
+
+def uses_xdist(config: pytest.Config) -> bool:
+    """Whether this session has xdist workers."""
+    if not config.pluginmanager.hasplugin("dsession"):
+        return bool(getattr(config.option, "tx", None)) and (
+            getattr(config.option, "dist", "no") != "no"
+        )
+    return True
+
+
+def make_task(config: pytest.Config) -> Task:
+    """Check the command line and the settings, before anything is collected.
+
+    Raises:
+        UsageProblem: something has to change; the message says what to type.
+    """
+    overrides = option_overrides(config)
+    settings = load_settings(config.rootpath, overrides)
+    _refuse_what_is_not_there(settings)
+    resume = None
+    if settings.resume is not None:
+        resume = runfiles.find_run(config.rootpath, settings)
+        settings = runfiles.resumed_settings(resume, settings, overrides)
+    else:
+        settings = with_preset(settings)
+    if settings.artifact is None:
+        raise SettingsProblem(
+            "no artifact is declared. Type --evo-artifact=DIR, or write it into "
+            'pyproject.toml:\n\n    [tool.pytest_evo]\n    artifact = "DIR"\n\n'
+            "pytest-evo init does that for you."
+        )
+    schema = schema_of(settings)
+    artifact = check_artifact(config, schema)
+    name = proposer_name(settings, schema)
+    proposer = hooks.make_proposer(config, name) or load_proposer(
+        name, settings, schema, config.rootpath
+    )
+    return Task(config, settings, schema, artifact, proposer, name, resume)
+
+
+def _refuse_what_is_not_there(settings: Settings) -> None:
+    if settings.gate is not None or settings.baseline_update:
+        raise SettingsProblem(
+            "--evo-gate and --evo-baseline-update are not part of this version yet. "
+            "Leave them out."
+        )

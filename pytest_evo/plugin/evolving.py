@@ -1,0 +1,360 @@
+"""One ``--evolve`` on the engine's thread: from collected cases to reports."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Callable
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+
+import pytest
+
+from pytest_evo.artifact.schema import locate
+from pytest_evo.artifact.workshop import DirectoryWorkshop
+from pytest_evo.diagnosis.evidence import write_evidence
+from pytest_evo.diagnosis.none import NoDiagnosis
+from pytest_evo.engine.baseline import estimate
+from pytest_evo.engine.budget import Limits
+from pytest_evo.engine.draws import SeededDraws
+from pytest_evo.engine.loop import Loop
+from pytest_evo.engine.loop import Prospect
+from pytest_evo.engine.loop import RunEnd
+from pytest_evo.engine.parts import Parts
+from pytest_evo.engine.softstop import Interrupted
+from pytest_evo.errors import WorkersLost
+from pytest_evo.models import ArtifactSchema
+from pytest_evo.models import Candidate
+from pytest_evo.models import Case
+from pytest_evo.models import CaseMark
+from pytest_evo.models import Node
+from pytest_evo.models import Split
+from pytest_evo.models import START
+from pytest_evo.plugin import hooks
+from pytest_evo.plugin import planning
+from pytest_evo.plugin import runfiles
+from pytest_evo.plugin.isolating import Calibration
+from pytest_evo.plugin.observing import RunObserver
+from pytest_evo.plugin.pools.base import Pool
+from pytest_evo.plugin.runfiles import RunFiles
+from pytest_evo.plugin.terminal import LiveDisplay
+from pytest_evo.protocols import Diagnoser
+from pytest_evo.protocols import Proposer
+from pytest_evo.publish import apply_candidate
+from pytest_evo.publish import publish
+from pytest_evo.publish import Published
+from pytest_evo.reports.console import header_lines
+from pytest_evo.reports.console import HeaderFacts
+from pytest_evo.reports.console import Line
+from pytest_evo.settings import Settings
+from pytest_evo.store.run_directory import RunDirectory
+from pytest_evo.store.view import load_run
+from pytest_evo.strategies.presets import make_strategy
+
+LEAST_POPULATION = 3
+
+
+class ExitCode(IntEnum):
+    """Exit codes of a session under ``--evolve`` beside pytest's own."""
+
+    OK = 0
+    NO_GAIN = 1
+    INTERRUPTED = 2
+    INCOMPLETE = 17
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What the command line asks for, checked before anything is collected."""
+
+    config: pytest.Config
+    settings: Settings
+    schema: ArtifactSchema
+    artifact: Path
+    proposer: Proposer
+    proposer_name: str
+    resume: RunDirectory | None
+
+
+class Evolution:
+    """Runs a task on a pool and keeps what a person should see at its end."""
+
+    def __init__(self, task: Task, display: LiveDisplay, in_process: bool) -> None:
+        self._task = task
+        self._config = task.config
+        self._display = display
+        self._in_process = in_process
+        self._loop: Loop | None = None
+        self._stop_early = False
+        self.published: Published | None = None
+        self.applied = False
+        self.run_id = ""
+        self.problems: list[str] = []
+
+    def interrupt(self) -> None:
+        """Ask for a soft stop."""
+        self._stop_early = True
+        if self._loop is not None:
+            self._loop.interrupt()
+
+    def run(self, pool: Pool) -> int:
+        """Run on the engine's thread; return the exit status.
+
+        Raises:
+            UsageProblem: a person has to change something.
+        """
+        hello = pool.hellos[0]
+        settings = self._task.settings
+        marks, how = planning.choose_cases(hello.marks, hello.how, settings)
+        settings = settings.model_copy(
+            update={
+                "slots": planning.choose_slots(
+                    settings, pool.expected, self._in_process
+                )
+            }
+        )
+        if settings.dry_run:
+            return self._dry_run(settings, marks, how)
+        files = self._open(settings, marks)
+        self.run_id = files.directory.id
+        try:
+            return self._run(pool, settings, marks, how, files)
+        finally:
+            files.close()
+
+    def _open(self, settings: Settings, marks: Sequence[CaseMark]) -> RunFiles:
+        task = self._task
+        if task.resume is None:
+            return runfiles.create_run(
+                self._config.rootpath, settings, task.schema, task.artifact
+            )
+        files = runfiles.resume_run(task.resume)
+        runfiles.check_fingerprints(files, marks)
+        return files
+
+    def _run(
+        self,
+        pool: Pool,
+        settings: Settings,
+        marks: Sequence[CaseMark],
+        how: str,
+        files: RunFiles,
+    ) -> int:
+        splits, split_how = planning.explicit_splits(marks, settings)
+        plan = planning.make_plan(settings, self._task.schema, files.start, splits)
+        limits, default = planning.make_limits(settings, marks, plan)
+        pool.seed = settings.seed
+        pool.set_source(files.trees.get, files.blobs.get)
+        calibration = Calibration(
+            settings,
+            self._task.schema,
+            pool,
+            marks,
+            files.journal,
+            files.isolation(),
+        )
+        observer = RunObserver(self._config, self._display, files.candidates)
+        workspaces = Path(tempfile.mkdtemp(prefix="pytest-evo-"))
+        try:
+            workshop = self._workshop(workspaces, files)
+            parts = Parts(
+                evaluator=hooks.make_evaluator(self._config) or pool,
+                workshop=workshop,
+                proposer=self._task.proposer,
+                diagnoser=self._diagnoser(settings),
+                strategy=make_strategy(settings, population_size(settings)),
+                journal=files.journal,
+                rollouts=files.rollouts,
+                clock=files.clock,
+                draws=SeededDraws(settings.seed),
+                observer=observer,
+                marks=marks,
+                calibrate=calibration.settle,
+            )
+            self._loop = Loop(parts, plan, limits)
+            observer.follow(self._loop)
+            header = self._header(
+                settings, files, limits, default, how, split_how, calibration
+            )
+            return self._loop_to_end(self._loop, settings, files, header)
+        finally:
+            shutil.rmtree(workspaces, ignore_errors=True)
+
+    def _loop_to_end(
+        self,
+        loop: Loop,
+        settings: Settings,
+        files: RunFiles,
+        announce: Callable[[Prospect], None],
+    ) -> int:
+        if self._stop_early:
+            loop.interrupt()
+        if files.resumed and not loop.finished_before():
+            runfiles.mark_resumed(files)
+        end: RunEnd | None = None
+        status = ExitCode.OK
+        try:
+            end = asyncio.run(loop.run(announce))
+            if end.repeated:
+                self._display.note(
+                    [Line(f"run {files.directory.id} has ended already; nothing to do")]
+                )
+        except Interrupted:
+            status = ExitCode.INTERRUPTED
+        except WorkersLost as lost:
+            self.problems.append(str(lost))
+            status = ExitCode.INCOMPLETE
+        finally:
+            self._display.close()
+            if loop.state.population:
+                self._publish(settings, files)
+        if end is not None:
+            self._after(settings, files, end)
+            if settings.require_gain and end.winner.candidate.id == START:
+                status = ExitCode.NO_GAIN
+        return int(status)
+
+    # -- parts -------------------------------------------------------------------------
+
+    def _workshop(self, root: Path, files: RunFiles) -> DirectoryWorkshop:
+        def evidence(
+            folder: Path, nodes: Sequence[Node], cases: Sequence[Case]
+        ) -> None:
+            write_evidence(folder, nodes, cases, detail=files.rollouts.detail)
+
+        return DirectoryWorkshop(
+            root,
+            files.blobs,
+            files.trees,
+            self._task.schema,
+            write_evidence=evidence,
+            user_check=lambda path: hooks.check_artifact(self._config, path),
+        )
+
+    def _diagnoser(self, settings: Settings) -> Diagnoser:
+        made = hooks.make_diagnoser(self._config, settings.diagnoser)
+        return made or NoDiagnosis()
+
+    # -- what a person sees ------------------------------------------------------------
+
+    def _header(
+        self,
+        settings: Settings,
+        files: RunFiles,
+        limits: Limits,
+        default: bool,
+        how: str,
+        split_how: str,
+        calibration: Calibration,
+    ) -> Callable[[Prospect], None]:
+        tree = files.trees.get(files.start)
+        sizes = [entry.size for entry in tree.entries if entry.kind == "file"]
+
+        def announce(prospect: Prospect) -> None:
+            setup = prospect.setup
+            facts = HeaderFacts(
+                run=files.directory.id,
+                artifact=self._task.schema.directory,
+                files=len(sizes),
+                bytes=sum(sizes),
+                cases={split.value: len(setup.cases(split)) for split in Split},
+                cases_why=how,
+                split_why=split_how,
+                proposer=self._task.proposer_name,
+                isolation=calibration.choice.mode
+                + (" with mount" if calibration.choice.mount else ""),
+                isolation_why=calibration.choice.why,
+                budget=planning.limit_texts(limits, default),
+                baseline=prospect.baseline,
+                noise=prospect.noise,
+                reserve=prospect.reserve,
+                proposals_left=prospect.proposals,
+                validations_left=prospect.validations,
+                excluded=prospect.excluded,
+                notes=_notes(prospect, settings),
+            )
+            self._display.note(header_lines(facts))
+
+        return announce
+
+    def _dry_run(self, settings: Settings, marks: Sequence[CaseMark], how: str) -> int:
+        splits, split_how = planning.explicit_splits(marks, settings)
+        plan = planning.make_plan(settings, self._task.schema, "", splits)
+        limits, default = planning.make_limits(settings, marks, plan)
+        cost = estimate(marks, plan)
+        texts = planning.limit_texts(limits, default)
+        worst = (
+            f"at most {limits.rollouts:,} rollouts"
+            if limits.rollouts is not None
+            else "no limit on rollouts: give --budget-rollouts=N"
+        )
+        rows = [
+            f"artifact: {self._task.schema.directory}",
+            f"cases: {len(marks)} ({how})",
+            f"split: {split_how}",
+            f"proposer: {self._task.proposer_name}",
+            f"slots: {plan.slots}",
+            f"budget: {', '.join(f'{k} {v}' for k, v in texts.items())}",
+            f"before the first proposal: {cost.cases} rollouts for the baseline and "
+            f"up to {cost.noise} to measure noise",
+            f"kept for the final measurement: {cost.reserve} rollouts, more if noisy",
+            f"worst case: {worst}",
+            "nothing was run; leave out --evo-dry-run to start",
+        ]
+        self._display.note([Line(f"evo: {row}") for row in rows])
+        self._display.close()
+        return int(ExitCode.OK)
+
+    # -- the end -----------------------------------------------------------------------
+
+    def _publish(self, settings: Settings, files: RunFiles) -> None:
+        self.published = publish(
+            files.directory.path, self._config.rootpath / settings.reports
+        )
+
+    def _after(self, settings: Settings, files: RunFiles, end: RunEnd) -> None:
+        winner: Candidate | None = end.winner.candidate
+        if winner is not None and winner.id == START:
+            winner = None
+        if settings.apply and winner is not None:
+            view = load_run(files.directory.path)
+            apply_candidate(view, self._config.rootpath, winner.id)
+            self.applied = True
+        hooks.run_finished(self._config, files.directory.path, winner, end.stop.reason)
+
+
+def population_size(settings: Settings) -> int:
+    """How many candidates survive."""
+    return settings.top_n or max(LEAST_POPULATION, 2 * (settings.slots or 1))
+
+
+def check_artifact(config: pytest.Config, schema: ArtifactSchema) -> Path:
+    """The artifact's directory.
+
+    Raises:
+        ArtifactProblem: it is missing, empty or outside the rootdir.
+    """
+    return locate(config.rootpath, schema)
+
+
+def _notes(prospect: Prospect, settings: Settings) -> tuple[str, ...]:
+    setup = prospect.setup
+    notes = [
+        f"batch {setup.batch}, chain depth {setup.depth}, slots {settings.slots}, "
+        f"seed {settings.seed}"
+    ]
+    if setup.is_noisy:
+        notes.append(
+            f"{len(setup.noisy)} cases are noisy (within-case variance "
+            f"{setup.variance:.3f}): gains are tested and confirmed on fresh rollouts"
+        )
+    if prospect.maybe_cached:
+        notes.append(
+            f"{prospect.maybe_cached} cases use the network and never varied: cached?"
+        )
+    if not setup.test:
+        notes.append("no test split: the final figure will be in-sample")
+    return tuple(notes)

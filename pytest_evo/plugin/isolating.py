@@ -1,0 +1,112 @@
+"""Settles isolation and time limits from what the workers and the baseline show."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from collections.abc import Sequence
+
+from pytest_evo.events import IsolationChosen
+from pytest_evo.models import ArtifactSchema
+from pytest_evo.models import CaseId
+from pytest_evo.models import CaseMark
+from pytest_evo.models import Reach
+from pytest_evo.models import Rollout
+from pytest_evo.plugin.isolation.choose import Choice
+from pytest_evo.plugin.isolation.choose import choose
+from pytest_evo.plugin.messages import Hello
+from pytest_evo.plugin.pools.base import Pool
+from pytest_evo.protocols import Journal
+from pytest_evo.settings import Settings
+
+LEAST_TIMEOUT = 60.0
+MOST_TIMEOUT = 300.0
+TIMES_BASELINE = 5
+
+
+class Calibration:
+    """The isolation of a run: chosen before the baseline, settled after it."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        schema: ArtifactSchema,
+        pool: Pool,
+        marks: Sequence[CaseMark],
+        journal: Journal,
+        settled: IsolationChosen | None,
+    ) -> None:
+        """Choose from what was read during collection, or take what was ``settled``.
+
+        Raises:
+            UsageProblem: the setting would judge candidates by other files.
+        """
+        self._settings = settings
+        self._schema = schema
+        self._pool = pool
+        self._marks = marks
+        self._journal = journal
+        self._settled = settled
+        self._hellos = pool.hellos
+        if settled is not None:
+            self.choice = Choice(settled.mode, settled.mount, settled.why)
+        else:
+            self.choice = self._choose(())
+        self._apply()
+        pool.set_timeouts(self._timeouts({}), settings.timeout or MOST_TIMEOUT)
+
+    def settle(self, baseline: Sequence[Rollout]) -> None:
+        """Choose again, now with what the baseline reached, and set time limits."""
+        seconds = {row.case: row.seconds for row in baseline}
+        self._pool.set_timeouts(
+            self._timeouts(seconds), self._settings.timeout or MOST_TIMEOUT
+        )
+        if self._settled is not None:
+            return
+        self.choice = self._choose([row.reach for row in baseline])
+        self._apply()
+        self._settled = IsolationChosen(
+            self.choice.mode, self.choice.mount, self.choice.why
+        )
+        self._journal.append(self._settled)
+
+    def _choose(self, reaches: Sequence[Reach]) -> Choice:
+        return choose(
+            self._settings.isolation,
+            self._mount_problem(),
+            _collection_reach(self._hellos),
+            reaches,
+            sys.platform,
+            self._schema.include,
+            threads=tuple(
+                sorted({name for hello in self._hellos for name in hello.threads})
+            ),
+        )
+
+    def _mount_problem(self) -> str | None:
+        if self._settings.mount == "never":
+            return "mount = 'never' is set"
+        problems = [hello.mount for hello in self._hellos if hello.mount is not None]
+        return problems[0] if problems else None
+
+    def _apply(self) -> None:
+        self._pool.set_isolation(self.choice.mode, self.choice.mount)
+
+    def _timeouts(self, seconds: Mapping[CaseId, float]) -> dict[CaseId, float]:
+        """Per case: its marker, the setting, or a multiple of its baseline."""
+        limits = {}
+        for mark in self._marks:
+            if mark.timeout is not None:
+                limits[mark.id] = mark.timeout
+            elif self._settings.timeout is not None:
+                limits[mark.id] = self._settings.timeout
+            elif mark.id in seconds:
+                limits[mark.id] = min(
+                    MOST_TIMEOUT, max(LEAST_TIMEOUT, TIMES_BASELINE * seconds[mark.id])
+                )
+        return limits
+
+
+def _collection_reach(hellos: Sequence[Hello]) -> Reach:
+    files = sorted({name for hello in hellos for name in hello.reach.files})
+    return Reach(tuple(files), all(hello.reach.exact for hello in hellos))
