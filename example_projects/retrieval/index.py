@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+from bisect import bisect_left
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -36,52 +37,56 @@ from numpy.typing import NDArray
 Scores = NDArray[np.float64]
 Analyser = Callable[[list[str]], Iterable[list[str]]]
 
-KEPT = 96  # stored postings; the oldest go first
-_ARRAYS = ("terms", "starts", "passages", "counts", "lengths")
+KEPT = 256  # stored postings, half a megabyte each at most; the oldest go first
+_ARRAYS = ("text", "ends", "starts", "passages", "counts", "lengths")
 
 
 @dataclass(frozen=True, slots=True)
 class Postings:
     """Which passages contain which term how often, term by term."""
 
-    terms: NDArray[np.str_]  # sorted
-    starts: NDArray[np.int32]  # of each term's entries, and the end of the last
-    passages: NDArray[np.int32]
-    counts: NDArray[np.int32]
-    lengths: NDArray[np.int32]  # tokens of each passage
+    text: NDArray[np.uint8]  # all terms in order of their bytes, one after the other
+    ends: NDArray[np.int64]  # where each term ends in the text
+    starts: NDArray[np.int64]  # of each term's entries, and the end of the last
+    passages: NDArray[np.unsignedinteger]
+    counts: NDArray[np.unsignedinteger]
+    lengths: NDArray[np.int64]  # tokens of each passage
 
     @classmethod
     def build(cls, documents: Iterable[list[str]]) -> Postings:
         """Count the tokens of each passage."""
-        found: dict[str, list[tuple[int, int]]] = {}
+        numbers: dict[str, int] = {}
+        tokens: list[int] = []
         lengths: list[int] = []
-        for number, tokens in enumerate(documents):
-            lengths.append(len(tokens))
-            seen: dict[str, int] = {}
-            for token in tokens:
-                seen[token] = seen.get(token, 0) + 1
-            for token, count in seen.items():
-                found.setdefault(token, []).append((number, count))
-        terms = sorted(found)
-        sizes = [len(found[term]) for term in terms]
-        pairs = np.array(
-            [pair for term in terms for pair in found[term]], dtype=np.int32
-        ).reshape(-1, 2)
+        for document in documents:
+            lengths.append(len(document))
+            for token in document:
+                tokens.append(numbers.setdefault(token, len(numbers)))
+        encoded = [token.encode() for token in numbers]
+        order = sorted(range(len(encoded)), key=encoded.__getitem__)
+        rank = np.empty(len(order), dtype=np.int64)
+        rank[order] = np.arange(len(order))
+        size = max(1, len(lengths))
+        rows = rank[np.array(tokens, dtype=np.int64)]
+        pairs = rows * size + np.repeat(np.arange(len(lengths)), lengths)
+        pairs, counts = np.unique(pairs, return_counts=True)
+        shares = np.bincount(pairs // size, minlength=len(order))
+        text = b"".join(encoded[number] for number in order)
         return cls(
-            terms=np.array(terms, dtype=np.str_),
-            starts=np.cumsum([0, *sizes], dtype=np.int32),
-            passages=np.ascontiguousarray(pairs[:, 0]),
-            counts=np.ascontiguousarray(pairs[:, 1]),
-            lengths=np.array(lengths, dtype=np.int32),
+            text=np.frombuffer(text, dtype=np.uint8),
+            ends=np.cumsum([len(encoded[number]) for number in order], dtype=np.int64),
+            starts=np.concatenate(([0], np.cumsum(shares))).astype(np.int64),
+            passages=(pairs % size).astype(np.min_scalar_type(size)),
+            counts=counts.astype(np.min_scalar_type(int(counts.max(initial=0)))),
+            lengths=np.array(lengths, dtype=np.int64),
         )
 
     @classmethod
     def load(cls, directory: Path) -> Postings:
-        """Map stored postings into memory."""
-        arrays = {
-            name: np.load(directory / f"{name}.npy", mmap_mode="r") for name in _ARRAYS
-        }
-        return cls(**arrays)
+        """Map stored postings into memory; raises FileNotFoundError."""
+        arrays = (np.load(directory / f"{name}.npy", mmap_mode="r") for name in _ARRAYS)
+        # as plain arrays: every slice of numpy's memmap class costs microseconds
+        return cls(*(array.view(np.ndarray) for array in arrays))
 
     def store(self, directory: Path) -> None:
         """Write the postings whole or not at all, whoever else writes the same ones."""
@@ -94,7 +99,19 @@ class Postings:
         except OSError:  # another process was faster, with the same content
             shutil.rmtree(new, ignore_errors=True)
 
-    def entries(self, term: str) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    def term(self, row: int) -> bytes:
+        """The term of a row, as bytes."""
+        start = self.ends[row - 1] if row else 0
+        return self.text[start : self.ends[row]].tobytes()
+
+    def row(self, term: str) -> int | None:
+        """Where a term is, or None where it is not in the corpus."""
+        wanted = term.encode()
+        rows = range(len(self.ends))
+        row = bisect_left(rows, wanted, key=self.term)
+        return row if row < len(rows) and self.term(row) == wanted else None
+
+    def entries(self, term: str) -> tuple[NDArray[Any], NDArray[Any]]:
         """Passages that contain a term, and how often each."""
         row = self.row(term)
         if row is None:
@@ -106,20 +123,11 @@ class Postings:
         """In how many passages a term is."""
         return len(self.entries(term)[0])
 
-    def terms_of(self, passage: int) -> list[tuple[str, int]]:
-        """Terms of one passage and how often each is there."""
+    def rows_of(self, passage: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        """Rows of the terms of one passage, and how often it has each."""
         places = np.flatnonzero(self.passages == passage)
         rows = np.searchsorted(self.starts, places, side="right") - 1
-        return [
-            (str(self.terms[row]), int(self.counts[place]))
-            for row, place in zip(rows, places, strict=True)
-        ]
-
-    def row(self, term: str) -> int | None:
-        """Where a term is, or None where it is not in the corpus."""
-        row = int(np.searchsorted(self.terms, term))
-        found = row < len(self.terms) and self.terms[row] == term
-        return row if found else None
+        return rows, self.counts[places]
 
 
 class BM25(bm25s.BM25):
@@ -140,7 +148,7 @@ class BM25(bm25s.BM25):
         if self.method in self.methods_requiring_nonoccurrence:
             absent = idf * score_tf(tf_array=0, l_d=average, **constants)
         weights = score_tf(
-            tf_array=postings.counts,
+            tf_array=postings.counts.astype(np.float64),
             l_d=postings.lengths[postings.passages],
             **constants,
         )
@@ -160,12 +168,13 @@ class BM25(bm25s.BM25):
         scores: Scores = self.get_scores_from_ids(known).astype(np.float64)
         return scores
 
-    def score_weighted(self, weights: Mapping[str, float]) -> Scores:
-        """Score all passages for tokens that count more or less than once."""
+    def score_rows(
+        self, rows: NDArray[np.int64], weights: NDArray[np.float64]
+    ) -> Scores:
+        """Score all passages for terms that count more or less than once."""
         total = np.zeros(self.scores["num_docs"])
-        for token, weight in weights.items():
-            if weight:
-                total += weight * self.score([token])
+        for row, weight in zip(rows.tolist(), weights.tolist(), strict=True):
+            total += weight * self.get_scores_from_ids([row])
         return total
 
 
@@ -182,9 +191,12 @@ FIELDS: dict[str, Callable[[Passage], str]] = {
 class Index:
     """The corpus as one tokeniser sees it."""
 
-    def __init__(self, analysers: Mapping[str, Analyser], key: str) -> None:
+    def __init__(
+        self, analysers: Mapping[str, Analyser], keys: Mapping[str, str]
+    ) -> None:
+        """Take functions that split texts, and what the result of each depends on."""
         self._analysers = analysers
-        self._key = key
+        self._keys = keys
         self._postings: dict[tuple[str, str], Postings] = {}
         self._weights: dict[str, BM25] = {}
 
@@ -223,7 +235,7 @@ class Index:
         return self._weights[name]
 
     def _load(self, field: str, analyser: str) -> Postings:
-        key = sha256(f"{self._key} {field} {analyser}".encode()).hexdigest()[:24]
+        key = sha256(f"{self._keys[analyser]} {field}".encode()).hexdigest()[:24]
         directory = cache_directory() / "postings" / key
         try:
             return Postings.load(directory)

@@ -1,7 +1,7 @@
 """Run the pipeline that a directory describes: `search(directory, text)` -> ids.
 
-The directory holds `pipeline.toml` and `steps/*.py`. `[tokens]` configures
-`steps/tokens.py`; each name in `stages` is a step with a function
+The directory holds `pipeline.toml` and `steps/*.py`. `[tokens]` and
+`[letters]` configure `steps/tokens.py`; each name in `stages` is a step with a function
 `rank(query, index, scores, settings)` that gets the table of its name as settings and
 gives new scores back.
 """
@@ -26,6 +26,7 @@ import Stemmer  # noqa: F401
 from index import Index
 from index import Scores
 
+ANALYSERS = ("tokens", "letters")  # functions of steps/tokens.py
 Rank = Callable[["Query", Index, Scores, Mapping[str, Any]], Scores]
 
 
@@ -48,9 +49,7 @@ class Pipeline:
 
     def search(self, text: str, limit: int) -> list[str]:
         """Ids of the best passages, best first; passages with score 0 are left out."""
-        tokens, letters = (
-            self.analysers[name]([text])[0] for name in ("tokens", "letters")
-        )
+        tokens, letters = (self.analysers[name]([text])[0] for name in ANALYSERS)
         query = Query(text, tokens, letters)
         scores = np.zeros(len(self.index))
         for rank, settings in self.stages:
@@ -74,17 +73,16 @@ def _build(sources: tuple[tuple[str, str], ...]) -> Pipeline:
     texts = dict(sources)
     settings = tomllib.loads(texts["pipeline.toml"])
     tokeniser = _load(texts, "tokens")
-    analysers = {
-        name: partial(tokeniser[name], settings=settings["tokens"])
-        for name in ("tokens", "letters")
-    }
-    parts = (bm25s.__version__, texts["steps/tokens.py"], repr(settings["tokens"]))
-    key = sha256("\0".join(parts).encode()).hexdigest()
+    analysers, keys = {}, {}
+    for name in ANALYSERS:
+        analysers[name] = partial(tokeniser[name], settings=settings[name])
+        depends = (bm25s.__version__, texts["steps/tokens.py"], name, settings[name])
+        keys[name] = sha256(repr(depends).encode()).hexdigest()
     stages = tuple(
         (_load(texts, name)["rank"], settings.get(name, {}))
         for name in settings["stages"]
     )
-    return Pipeline(Index(analysers, key), analysers, stages)
+    return Pipeline(Index(analysers, keys), analysers, stages)
 
 
 def _load(texts: Mapping[str, str], name: str) -> dict[str, Any]:

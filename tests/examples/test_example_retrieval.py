@@ -122,11 +122,11 @@ def test_a_question_whose_answer_does_not_exist_is_refused(
 @pytest.mark.parametrize("method", ["lucene", "robertson", "atire", "bm25l", "bm25+"])
 def test_scores_are_those_of_bm25s(example, method):
     documents = [
-        "read a json file".split(),
-        "write a file then another file".split(),
-        "json text json data json".split(),
+        ["read", "a", "json", "file"],
+        ["write", "a", "file", "then", "another", "file"],
+        ["json", "text", "json", "data", "json"],
         [],
-        "sort a list".split(),
+        ["sort", "a", "list"],
     ]
     query = ["json", "file", "file", "unknown"]
     parameters = {"method": method, "k1": 1.2, "b": 0.6, "delta": 0.7}
@@ -137,9 +137,9 @@ def test_scores_are_those_of_bm25s(example, method):
     )
     expected = theirs.get_scores(query)
     np.testing.assert_allclose(ours.score(query), expected, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(
-        ours.score_weighted({"json": 1.0, "file": 2.0}), expected, rtol=1e-4, atol=1e-5
-    )
+    rows = np.array([ours.postings.row("json"), ours.postings.row("file")])
+    weighted = ours.score_rows(rows, np.array([1.0, 2.0]))
+    np.testing.assert_allclose(weighted, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_the_start_ranks_like_bm25s_with_its_defaults(example, project):

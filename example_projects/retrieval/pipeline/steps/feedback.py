@@ -7,23 +7,20 @@ def rank(query, index, scores, settings):
     if not settings["weight"] or not query.tokens or not scores.any():
         return scores
     best = np.argsort(-scores, kind="stable")[: settings["passages"]]
-    terms = _typical_terms(index.postings("passage"), best, scores[best])
-    chosen = sorted(terms, key=lambda term: (-terms[term], term))[: settings["terms"]]
-    total = sum(terms[term] for term in chosen)
-    if not total:
-        return scores
+    typical = _typical_terms(index.postings("passage"), best, scores[best])
+    rows = np.argsort(-typical, kind="stable")[: settings["terms"]]
     # as many tokens' worth of new terms as the question has
-    weights = {term: len(query.tokens) * terms[term] / total for term in chosen}
-    again = index.bm25("passage").score_weighted(weights)
+    weights = len(query.tokens) * typical[rows] / max(1e-9, typical[rows].sum())
+    again = index.bm25("passage").score_rows(rows, weights)
     return (1 - settings["weight"]) * scores + settings["weight"] * again
 
 
 def _typical_terms(postings, passages, scores):
-    """Probability of each term in the passages, weighted by score and rarity."""
-    terms = {}
+    """How typical each term is of the passages: by share, rarity and their scores."""
+    frequencies = np.diff(postings.starts)
+    rarity = np.log(len(postings.lengths) / frequencies)
+    typical = np.zeros(len(frequencies))
     for passage, score in zip(passages, scores, strict=True):
-        length = max(1, postings.lengths[passage])
-        for term, count in postings.terms_of(passage):
-            rarity = np.log(len(postings.lengths) / postings.frequency(term))
-            terms[term] = terms.get(term, 0.0) + score * rarity * count / length
-    return terms
+        rows, counts = postings.rows_of(passage)
+        typical[rows] += score * counts / max(1, postings.lengths[passage])
+    return typical * rarity

@@ -27,7 +27,7 @@ def tokens(texts, settings):
 
 def letters(texts, settings):
     """Split each text into overlapping sequences of letters, word by word."""
-    size = settings["letters"]
+    size = settings["size"]
     sequences = []
     for text in texts:
         words = [f"<{word}>" for word in re.findall(r"[a-z0-9]+", text.lower())]
