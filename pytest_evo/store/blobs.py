@@ -6,8 +6,7 @@ import hashlib
 from pathlib import Path
 
 from pytest_evo.errors import RunDirectoryProblem
-from pytest_evo.store.disk import failed
-from pytest_evo.store.disk import write_atomic
+from pytest_evo.store.disk import write_once
 
 
 class MissingBlob(RunDirectoryProblem, KeyError):
@@ -36,14 +35,8 @@ class DirectoryBlobs:
         sha = hashlib.sha256(data).hexdigest()
         if sha in self._known:
             return sha
-        path = self._file(sha)
-        # A size that differs is what a power loss left of an earlier session's write.
-        if not path.exists() or path.stat().st_size != len(data):
-            try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise failed(error, path) from error
-            write_atomic(path, data)
+        if not self._is_whole(sha, data):
+            write_once(self._file(sha), data)
         self._known.add(sha)
         return sha
 
@@ -74,6 +67,13 @@ class DirectoryBlobs:
     def has(self, sha256: str) -> bool:
         """Whether there is a blob of this name."""
         return sha256 in self._known or self._file(sha256).exists()
+
+    def _is_whole(self, sha: str, data: bytes) -> bool:
+        """Whether an earlier session wrote it, and a crash did not cut it."""
+        try:
+            return self._file(sha).read_bytes() == data
+        except OSError:
+            return False
 
     def _file(self, sha: str) -> Path:
         if len(sha) != 64 or not set(sha) <= _HEXADECIMAL:

@@ -82,17 +82,42 @@ def write_atomic(path: Path, data: bytes, *, durable: bool = True) -> None:
         raise failed(error, path) from error
 
 
+def write_once(path: Path, data: bytes) -> None:
+    """Write a file that is named by its content; durable on return.
+
+    It is created under its own name, so that one wait for the disk covers content and
+    name. What a crash leaves is found by its name not being that of its content.
+
+    Raises:
+        RunDirectoryProblem: the disk is full, read-only or broken; no file is left.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, 0o644)
+        try:
+            write_all(descriptor, data)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            path.unlink()
+        raise failed(error, path) from error
+
+
 class AppendFile:
     """A file that only grows, by whole appends: a failed one leaves no trace.
 
-    ``end`` is where the sound content ends; what is behind it is cut off.
+    ``end`` is where the sound content ends; what is behind it is cut off. ``syncs``
+    counts how often the disk was waited for.
     """
 
     def __init__(self, path: Path, end: int) -> None:
         self.path = path
         self.end = end
+        self.syncs = 0
         self._dirty = False
-        self._new = not path.exists()
         try:
             self._descriptor = os.open(
                 path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | _FLAGS, 0o644
@@ -107,13 +132,15 @@ class AppendFile:
             os.close(self._descriptor)
             raise failed(error, path) from error
 
-    def append(self, data: bytes, *, durable: bool) -> int:
-        """Write ``data`` as a whole or not at all; return how often it synced.
+    def append(self, data: bytes, *, durable: bool) -> None:
+        """Write ``data`` as a whole or not at all.
+
+        With ``durable`` everything appended until now survives a power loss, and so
+        does the name of a new file, which file systems write with its first content.
 
         Raises:
             RunDirectoryProblem: nothing was appended.
         """
-        syncs = 0
         try:
             if self._dirty:
                 os.ftruncate(self._descriptor, self.end)
@@ -122,11 +149,7 @@ class AppendFile:
             write_all(self._descriptor, data)
             if durable:
                 os.fsync(self._descriptor)
-                syncs += 1
-                if self._new:
-                    sync_directory(self.path.parent)
-                    self._new = False
-                    syncs += 1
+                self.syncs += 1
         except OSError as error:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._descriptor, self.end)
@@ -134,7 +157,6 @@ class AppendFile:
             raise failed(error, self.path) from error
         self._dirty = False
         self.end += len(data)
-        return syncs
 
     def close(self) -> None:
         """Give the descriptor back; closing twice is harmless."""

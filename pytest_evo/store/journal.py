@@ -43,7 +43,7 @@ class FileJournal:
     """The journal of a run directory, for the one session that may write to it.
 
     Opening it drops a torn tail and left-over notes. ``recovered`` says in words what
-    was dropped, or is None; ``syncs`` counts how often the disk was waited for.
+    was dropped, or is None.
 
     Raises:
         JournalDamaged: something before the tail is not as it was written.
@@ -59,7 +59,7 @@ class FileJournal:
         self._closed = scan.closed
         self._records = scan.records
         self._scopes: dict[str, _FileScope] = {}
-        self.syncs = 0
+        self.notes_syncs = 0
         self._file = open_sound(path, scan)
         self._clear_notes()
 
@@ -92,7 +92,12 @@ class FileJournal:
 
     def left_open(self) -> tuple[str, ...]:
         """The scopes that have notes and are not closed."""
-        return tuple(open_scopes(self._run_dir, self._closed))
+        return tuple(open_scopes(note_files(self._run_dir), self._closed).values())
+
+    @property
+    def syncs(self) -> int:
+        """How often the disk was waited for, open scopes not counted."""
+        return self._file.syncs + self.notes_syncs
 
     def close(self) -> None:
         """Give all descriptors back; open scopes keep their notes on disk."""
@@ -112,7 +117,7 @@ class FileJournal:
             block += frame(seq, kind, at, scope, fields)
         if not block:
             return
-        self.syncs += self._file.append(bytes(block), durable=True)
+        self._file.append(bytes(block), durable=True)
         self._records = seq
 
     def _commit(self, scope: str, lines: list[tuple[str, str, bytes]]) -> None:
@@ -126,8 +131,9 @@ class FileJournal:
         folder = self._run_dir / OPEN
         try:
             folder.mkdir(exist_ok=True)
-            live = set(open_scopes(self._run_dir, self._closed).values())
-            for path in note_files(self._run_dir):
+            files = note_files(self._run_dir)
+            live = open_scopes(files, self._closed)
+            for path in files:
                 if path not in live:
                     path.unlink()
         except OSError as error:
@@ -160,7 +166,7 @@ class _FileScope:
         line = frame(self._notes + 1, event.kind, at, self._name, fields)
         if self._file is None:
             self._file = AppendFile(self._path, 0)
-        self._journal.syncs += self._file.append(line, durable=commit)
+        self._file.append(line, durable=commit)
         self._notes += 1
         self._noted[id(event)] = (event, at, fields)
 
@@ -184,6 +190,7 @@ class _FileScope:
         self._noted.clear()
         if self._file is not None:
             self._file.close()
+            self._journal.notes_syncs += self._file.syncs
             self._file = None
 
     def _insist_on_alive(self) -> None:
@@ -310,7 +317,7 @@ def worked(run_dir: Path, created: datetime) -> Worked:
             event = decode(record)
             if isinstance(event, RunResumed):
                 before, began = event.seconds_before, record.at
-    for notes in open_scopes(run_dir, scan.closed).values():
+    for notes in open_scopes(note_files(run_dir), scan.closed):
         last = max(last, scan_notes(notes).last_at)
     end = datetime.fromisoformat(last)
     seconds = (end - datetime.fromisoformat(began)).total_seconds()

@@ -95,7 +95,7 @@ def parse(line: bytes) -> Record | None:
 
 def whole(line: bytes) -> bool:
     """Whether a line has the outer form of a record, whatever its check says."""
-    return line[-_TAIL:-10] == _CHECK and line[-2:] == b'"}' and b"\0" not in line
+    return line[-_TAIL:-10] == _CHECK and line[-2:] == b'"}'
 
 
 def encode(event: Event) -> bytes:
@@ -153,8 +153,8 @@ def to_json(adapter: TypeAdapter[Any], value: object) -> bytes:
         return write(value, fallback=str, warnings="error")
     except PydanticSerializationError:
         # Half a surrogate pair has no UTF-8: it is written as its escape.
-        plain = adapter.validate_python(_escaped(adapter.dump_python(value)))
-        return write(plain, fallback=str, warnings="error")
+        plain = _escaped(adapter.dump_python(value, warnings="none"))
+        return write(adapter.validate_python(plain), fallback=str, warnings="error")
 
 
 def _escaped(value: object) -> object:

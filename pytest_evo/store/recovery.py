@@ -9,6 +9,7 @@ nobody was told that it is there. Anything else that is not as it was written is
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from collections.abc import Iterator
 from dataclasses import dataclass
 from dataclasses import field
@@ -144,13 +145,13 @@ def notes_path(run_dir: Path, scope: str, times_closed: int) -> Path:
     return run_dir / OPEN / f"{scope}{again}.jsonl"
 
 
-def open_scopes(run_dir: Path, closed: Counter[str]) -> dict[str, Path]:
-    """The scopes that a session left open, or has open now, with their files."""
+def open_scopes(files: Iterable[Path], closed: Counter[str]) -> dict[Path, str]:
+    """Those files of notes whose scope is open, with its name."""
     scopes = {}
-    for path in note_files(run_dir):
+    for path in files:
         scope = path.stem.partition("+")[0]
-        if path == notes_path(run_dir, scope, closed[scope]):
-            scopes[scope] = path
+        if path == notes_path(path.parent.parent, scope, closed[scope]):
+            scopes[path] = scope
     return scopes
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import re
@@ -105,7 +106,8 @@ class RolloutFiles:
             # Plain strings: building paths would take longer than writing the file.
             os.replace(temporary, path)  # noqa: PTH105
         except OSError as error:
-            Path(temporary).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                Path(temporary).unlink()
             raise failed(error, Path(path)) from error
 
 

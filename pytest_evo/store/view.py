@@ -195,12 +195,11 @@ def load_run(path: Path) -> RunView:
     for record in committed(path / JOURNAL, scan.end):
         if record.kind != CLOSED:
             _take(view, decode(record))
-    live = {file: scope for scope, file in open_scopes(path, scan.closed).items()}
-    for file, events in notes.items():
-        if file in live:
-            for event in events:
-                _take(view, event)
-    view.open_scopes = tuple(live[file] for file in notes if file in live)
+    live = open_scopes(notes, scan.closed)
+    for file in live:
+        for event in notes[file]:
+            _take(view, event)
+    view.open_scopes = tuple(live.values())
     return view
 
 
