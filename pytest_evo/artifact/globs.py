@@ -31,34 +31,59 @@ def is_plain(pattern: str) -> bool:
 
 @lru_cache(maxsize=512)
 def _compiled(pattern: str) -> re.Pattern[str]:
+    """The pattern as a regular expression that never looks back behind a star.
+
+    What follows a star may take the first place that fits: a later star can take up
+    whatever is left. So all but the last are atomic, and no pattern is slow.
+    """
     parts = [part for part in pattern.split("/") if part not in ("", ".")]
-    out = ""
-    for number, part in enumerate(parts):
-        last = number == len(parts) - 1
+    below = bool(parts) and parts[-1] == "**"
+    runs: list[list[str]] = [[]]
+    for part in parts[:-1] if below else parts:
         if part == "**":
-            out += ".+" if last else "(?:[^/]+/)*"
+            runs.append([])
         else:
-            out += _segment(part) + ("" if last else "/")
-    return re.compile(out, re.DOTALL)
+            runs[-1].append(_segment(part))
+    if below:
+        runs.append([])
+    texts = ["".join(f"{segment}/" for segment in run) for run in runs]
+    if not below:
+        texts[-1] = texts[-1].removesuffix("/")
+    last = ".+" if below else texts[-1]
+    middle = [rf"(?>(?:[^/]+/)*?{text})" for text in texts[1:-1] if text]
+    if len(texts) == 1:
+        return re.compile(last, re.DOTALL)
+    ending = last if below else f"(?:[^/]+/)*{last}"
+    return re.compile(texts[0] + "".join(middle) + ending, re.DOTALL)
 
 
 def _segment(part: str) -> str:
+    """One name of a pattern."""
+    first, *others = re.split(r"\*+", part)
+    if not others:
+        return _signs(first)
+    middle = [rf"(?>[^/]*?{_signs(chunk)})" for chunk in others[:-1]]
+    return f"{_signs(first)}{''.join(middle)}[^/]*{_signs(others[-1])}"
+
+
+def _signs(chunk: str) -> str:
+    """Part of a name, without stars."""
     out, at = "", 0
-    while at < len(part):
-        sign = part[at]
-        close = part.find("]", at + 2) if sign == "[" else -1
-        if sign == "*":
-            out += "[^/]*"
-        elif sign == "?":
-            out += "[^/]"
-        elif close > 0:
-            inside = part[at + 1 : close].replace("\\", r"\\").replace("[", r"\[")
-            negated = inside.startswith("!")
-            inside = inside.removeprefix("!")
-            inside = f"\\{inside}" if inside.startswith("^") else inside
-            out += f"(?!/)[{'^' if negated else ''}{inside}]"
-            at = close
-        else:
-            out += re.escape(sign)
+    while at < len(chunk):
+        found = re.compile(r"\[(!?)(\]?[^\]]*)\]").match(chunk, at)
+        if found and found[2]:
+            out += _set(found[2], negated=bool(found[1]))
+            at = found.end()
+            continue
+        out += "[^/]" if chunk[at] == "?" else re.escape(chunk[at])
         at += 1
-    return re.sub(r"(\[\^/\]\*)+", r"[^/]*", out)
+    return out
+
+
+def _set(inside: str, *, negated: bool) -> str:
+    signs = re.sub(r"([\[\]\\^&|~])", r"\\\1", inside)
+    try:
+        re.compile(f"[{signs}]")
+    except re.error:  # a range from high to low holds nothing
+        return "(?!)"
+    return f"(?!/)[{'^' if negated else ''}{signs}]"

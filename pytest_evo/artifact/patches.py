@@ -237,7 +237,7 @@ def _opcodes(old: Sequence[str], new: Sequence[str]) -> list[_Opcode]:
     right = new[head : len(new) - tail]
     inner: Sequence[_Opcode] = [("replace", 0, len(left), 0, len(right))]
     if len(left) * len(right) <= _MOST_WORK:
-        inner = SequenceMatcher(None, left, right, autojunk=False).get_opcodes()
+        inner = SequenceMatcher(None, left, right).get_opcodes()
     found: list[_Opcode] = [("equal", 0, head, 0, head)] if head else []
     found += [
         (tag, a + head, b + head, c + head, d + head) for tag, a, b, c, d in inner

@@ -132,7 +132,7 @@ class _Reader:
     entries: list[TreeEntry] = field(default_factory=list)
     pending: dict[str, bytes] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)
-    bytes: int = 0
+    total: int = 0
     folders: int = 0
 
     def tree(self) -> Tree:
@@ -201,7 +201,7 @@ class _Reader:
         finally:
             os.close(handle)
         self._check_bytes(path, len(data))
-        self.bytes += len(data)
+        self.total += len(data)
         blob = hashlib.sha256(data).hexdigest()
         self.pending[blob] = data
         if self.max_bytes is None and self.max_files is None:
@@ -213,7 +213,7 @@ class _Reader:
         """Read to the end, or one byte more than may be."""
         left = size + 1  # a file that grows meanwhile is read on
         if self.max_bytes is not None:
-            left = min(left, self.max_bytes - self.bytes + 1)
+            left = min(left, self.max_bytes - self.total + 1)
         data = os.read(handle, left)
         while more := os.read(handle, left):
             data += more
@@ -244,7 +244,7 @@ class _Reader:
             )
 
     def _check_bytes(self, path: str, size: int) -> None:
-        if self.max_bytes is not None and self.bytes + size > self.max_bytes:
+        if self.max_bytes is not None and self.total + size > self.max_bytes:
             raise ArtifactProblem(
                 f"The artifact has more than {self.max_bytes} bytes (setting "
                 f"max_bytes); {path!r} alone has {size} or more. Make it smaller, or "
