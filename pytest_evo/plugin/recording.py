@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass
 from dataclasses import field
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from pytest_evo.plugin.declared import ARTIFACT_VARIABLE
+from pytest_evo.plugin.declared import project_artifact
 from pytest_evo.plugin.plain import cut
 from pytest_evo.plugin.plain import plain
 
@@ -43,6 +46,19 @@ class Notes:
 
 CURRENT = pytest.StashKey[Current]()
 NOTES = pytest.StashKey[Notes]()
+
+
+def artifact_path(config: pytest.Config) -> Path:
+    """The candidate's directory under a rollout, else the project's own artifact.
+
+    Raises:
+        pytest.UsageError: none is declared, or it is no directory.
+    """
+    current = config.stash.get(CURRENT, None)
+    if current is not None:
+        return current.artifact
+    inherited = os.environ.get(ARTIFACT_VARIABLE)
+    return Path(inherited) if inherited else project_artifact(config)
 
 
 def notes_of(item: pytest.Item) -> Notes:
