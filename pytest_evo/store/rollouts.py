@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import re
 from functools import cache
@@ -56,7 +55,6 @@ class RolloutFiles:
     def __init__(self, run_dir: Path) -> None:
         self._run_dir = run_dir
         self._made: set[str] = set()
-        self._counter = itertools.count()
 
     def keep(self, rollout: Rollout) -> Rollout:
         """Store ``rollout.detail``; return the rollout with ``trace`` set instead.
@@ -91,23 +89,23 @@ class RolloutFiles:
         return self._run_dir / trace
 
     def _write(self, trace: str, data: bytes) -> None:
+        # Under its own name at once: moving it there would take three times as long,
+        # and readers learn the name from the record that is written afterwards. Plain
+        # strings, because building paths takes longer than writing the file.
         path = f"{self._run_dir}/{trace}"
         folder = path.rpartition("/")[0]
-        temporary = f"{folder}/.{next(self._counter)}-{os.getpid()}.tmp"
         try:
             if folder not in self._made:
                 Path(folder).mkdir(parents=True, exist_ok=True)
                 self._made.add(folder)
-            descriptor = os.open(temporary, _FLAGS, 0o644)
+            descriptor = os.open(path, _FLAGS, 0o644)
             try:
                 write_all(descriptor, data)
             finally:
                 os.close(descriptor)
-            # Plain strings: building paths would take longer than writing the file.
-            os.replace(temporary, path)  # noqa: PTH105
         except OSError as error:
             with contextlib.suppress(OSError):
-                Path(temporary).unlink()
+                Path(path).unlink()
             raise failed(error, Path(path)) from error
 
 

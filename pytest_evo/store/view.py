@@ -20,6 +20,7 @@ from pytest_evo.events import CasesFrozen
 from pytest_evo.events import DiagnosesMade
 from pytest_evo.events import Event
 from pytest_evo.events import FinalMeasured
+from pytest_evo.events import IsolationChosen
 from pytest_evo.events import IterationClosed
 from pytest_evo.events import NoiseMeasured
 from pytest_evo.events import ProposalMade
@@ -74,6 +75,7 @@ class RunView:
     iterations: list[IterationClosed] = field(default_factory=list)
     resumes: list[RunResumed] = field(default_factory=list)
     noise: NoiseMeasured | None = None
+    isolation: IsolationChosen | None = None
     final: FinalMeasured | None = None
     stop: RunStopped | None = None
     open_scopes: tuple[str, ...] = ()
@@ -234,6 +236,8 @@ def _take(view: RunView, event: Event) -> None:
             view.stop = None  # it goes on
         case NoiseMeasured():
             view.noise = event
+        case IsolationChosen():
+            view.isolation = event
         case FinalMeasured():
             view.final = event
         case RunStopped():
