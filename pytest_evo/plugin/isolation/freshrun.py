@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import signal
 import sys
 import traceback
 from collections.abc import Iterable
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -29,8 +31,10 @@ from pytest_evo.plugin.isolation.candidates import quiet_bytecode
 from pytest_evo.plugin.isolation.fresh import FreshTask
 from pytest_evo.plugin.isolation.fresh import ZygoteSpec
 from pytest_evo.plugin.isolation.reach import recorder
+from pytest_evo.plugin.isolation.reach import Seen
 from pytest_evo.plugin.isolation.relocation import Relocation
 from pytest_evo.plugin.itemrun import ItemRunner
+from pytest_evo.plugin.messages import Finished
 from pytest_evo.plugin.options import is_active
 from pytest_evo.plugin.processes import die_with_parent
 from pytest_evo.plugin.processes import lead_session
@@ -95,6 +99,7 @@ class _Run:
             self._seen_at,
             Path(task.workspace or task.project),
         )
+        self._writer = writer
         self._report = FrameEmitter(writer, *self._where, mounted=task.mount)
         self._relocation = Relocation(Path(task.project), task.workspace)
 
@@ -111,8 +116,7 @@ class _Run:
             if _is_ours(error):
                 raise
             collected.broken = _text_of(error)
-        recorder().end()
-        self._tell_missing(collected)
+        self._tell_missing(collected, recorder().end())
         runs = [run for run in self._task.runs if run[0] in collected.items]
         if not runs or collected.session is None or collected.config is None:
             return
@@ -137,13 +141,22 @@ class _Run:
             die_with_parent(self._parent)  # new credentials forget it
         self._relocation.enter()
 
-    def _tell_missing(self, collected: _Collection) -> None:
+    def _tell_missing(self, collected: _Collection, seen: Seen) -> None:
         for case, repeat in self._task.runs:
             if case not in collected.items:
                 why = collected.why_missing(case)
                 phase = Phase("collect", Outcome.MISSING.value, 0.0, why, why)
                 raw = RawRollout(Outcome.MISSING, None, detail=Detail((phase,)))
-                self._report("finished", case, repeat, raw)
+                self._writer.send(
+                    Finished(
+                        "",
+                        case,
+                        repeat,
+                        reach=replace(seen.reach, exact=False),
+                        project_files=seen.project_files,
+                        payload=json.dumps(raw.to_plain()).encode(),
+                    )
+                )
 
 
 class _Collection:
