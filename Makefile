@@ -1,0 +1,65 @@
+# Every target makes its own environment in .venv. Python 3.11 or newer is needed.
+PYTHON ?= python3.11
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+WORKERS ?= 2
+
+.PHONY: help demo test check unit integration bench test-agents coverage docs-changelog clean
+
+help:
+	@echo "make demo         improve the retrieval example (under 5 minutes on 2 cores)"
+	@echo "make test         checks and all tests"
+	@echo "make check        ruff, mypy, import contract"
+	@echo "make bench        speed, measured as ratios in one run"
+	@echo "make clean        remove the environment and what runs left"
+
+$(STAMP): pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { \
+	  echo "no $(PYTHON) found: type make PYTHON=python3.12 (3.11 or newer)"; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,search]'
+	touch $@
+
+$(VENV)/.example: $(STAMP) example_projects/retrieval/requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  -r example_projects/retrieval/requirements.txt
+	touch $@
+
+demo: $(VENV)/.example
+	cd example_projects/retrieval && \
+	  $(abspath $(BIN))/pytest --evolve --budget-rollouts=$(DEMO_ROLLOUTS) -n $(WORKERS)
+
+DEMO_ROLLOUTS ?= 3000
+
+test: $(VENV)/.example check
+	$(BIN)/python -m pytest -n $(WORKERS) --dist=worksteal -q tests
+
+check: $(STAMP)
+	$(BIN)/ruff format --check pytest_evo tests
+	$(BIN)/ruff check pytest_evo tests example_projects
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+unit: $(STAMP)
+	$(BIN)/python -m pytest -q tests/unit tests/contract tests/architecture
+
+integration: $(STAMP)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist=worksteal -q tests/integration
+
+coverage: $(VENV)/.example
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -q tests
+	$(BIN)/coverage combine -q
+	$(BIN)/coverage report --skip-covered --fail-under=85
+
+bench: $(VENV)/.example
+	$(BIN)/python tests/benchmarks/bench_rollouts.py
+	$(BIN)/python tests/benchmarks/bench_plugin_load.py
+	$(BIN)/python tests/benchmarks/bench_engine.py
+	$(BIN)/python tests/benchmarks/bench_fresh.py
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf example_projects/*/.evo example_projects/*/evo-reports
