@@ -71,7 +71,8 @@ class CaseLauncher:
         self._count = 0
         self._dead: deque[int] = deque(maxlen=64)
         self._exits: dict[int, int] = {}
-        self._shared = shared or not processes.become_subreaper()
+        adopts = processes.become_subreaper()
+        self._shared = shared or not adopts
         self._others = processes.children(os.getpid())
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
@@ -14,18 +13,15 @@ _SHOWN = 10
 
 
 class Scheduler:
-    """Starts the engine once the workers have collected; hands out no tests.
+    """Hands out no tests; workers say over their own lines what they collected.
 
     ``tests_finished`` is what ends xdist's session, but only after an event of a
     worker: whoever ends the run lets the workers leave their loop.
     """
 
-    def __init__(self, expected: int, start_engine: Callable[[], None]) -> None:
-        """``start_engine`` is called once, on xdist's thread."""
+    def __init__(self, expected: int) -> None:
         self._expected = expected
-        self._start_engine = start_engine
         self._collections: dict[Any, Sequence[str] | None] = {}
-        self._started = False
         self.finished = False
 
     @property
@@ -37,7 +33,7 @@ class Scheduler:
     def collection_is_completed(self) -> bool:
         """Whether as many workers have collected as there should be."""
         arrived = sum(ids is not None for ids in self._collections.values())
-        return arrived >= self._expected or self._started
+        return arrived >= self._expected
 
     @property
     def tests_finished(self) -> bool:
@@ -58,10 +54,7 @@ class Scheduler:
         self._collections[node] = list(collection)
 
     def schedule(self) -> None:
-        """Start the engine; called again for every replacement."""
-        if not self._started:
-            self._started = True
-            self._start_engine()
+        """Nothing is handed out; called again for every replacement."""
 
     def remove_node(self, node: Any) -> None:
         """A worker is gone; raises ``KeyError`` for one that never was there."""

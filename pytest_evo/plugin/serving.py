@@ -285,6 +285,10 @@ class Server:
 
     def _forget(self) -> None:
         """In a forked child: let go of everything that belongs to the worker."""
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for descriptor in self._link.descriptors():
+            os.dup2(nowhere, descriptor)  # the numbers stay taken, by nothing
+        os.close(nowhere)
         for leg in self._legs:
             leg.process.reader.close()
             if leg.process.exit_descriptor >= 0:

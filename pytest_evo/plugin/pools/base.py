@@ -99,6 +99,7 @@ class Pool:
         self._pending: list[Flight] = []
         self._groups: Mapping[CaseId, str] = {}
         self._cases: frozenset[CaseId] | None = None
+        self._hellos: tuple[messages.Hello, ...] = ()
         self._deaths = 0
         self._lost: Exception | None = None
         self._closed = False
@@ -128,9 +129,8 @@ class Pool:
 
     @property
     def hellos(self) -> tuple[messages.Hello, ...]:
-        """What the workers said of themselves, by name."""
-        said = [worker.hello for worker in self._workers if worker.hello is not None]
-        return tuple(sorted(said, key=lambda hello: (len(hello.id), hello.id)))
+        """What the first workers said of themselves, by name; set by ``wait_ready``."""
+        return self._hellos
 
     def accept_cases(self, cases: frozenset[CaseId]) -> None:
         """Fix what every worker, later ones too, has to have collected."""
@@ -189,11 +189,16 @@ class Pool:
             with self._lock:
                 if not self._inbox and self._lost is None:
                     if sum(worker.ready for worker in self._workers) >= self.expected:
-                        return self.hellos
+                        self._hellos = self._introductions()
+                        return self._hellos
                     self._lock.wait(1.0)
             self._drain()
             if self._lost is not None:
                 raise self._lost
+
+    def _introductions(self) -> tuple[messages.Hello, ...]:
+        said = [worker.hello for worker in self._workers if worker.hello is not None]
+        return tuple(sorted(said, key=lambda hello: (len(hello.id), hello.id)))
 
     # -- the engine's thread -----------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 from collections.abc import Callable
 from typing import Any
 
@@ -100,9 +101,12 @@ class EngineSession:
         if self.exit_status is not None:
             session.exitstatus = self.exit_status
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_terminal_summary(self, terminalreporter: Any) -> Any:
         """Count rollouts where pytest would say that no tests ran."""
+        result = yield
+        # last, so that no other plugin takes the counters for reports
         count = self.pool.finished_rollouts
-        if count and not terminalreporter.stats.get("rollouts"):
-            terminalreporter.stats["rollouts"] = [None] * count
+        if count:
+            terminalreporter.stats["rollouts"] = [SimpleNamespace()] * count
+        return result

@@ -63,7 +63,7 @@ class XdistSession(EngineSession):
         )
         super().__init__(pool, on_soft_stop)
         self._config = config
-        self._scheduler = Scheduler(pool.expected, self._start_engine)
+        self._scheduler = Scheduler(pool.expected)
         self._engine = EngineThread(pool, run_engine, self._engine_ended)
         if config.option.maxworkerrestart is None:
             config.option.maxworkerrestart = _RESTARTS
@@ -90,6 +90,7 @@ class XdistSession(EngineSession):
     def pytest_runtestloop(self) -> Generator[None, Any, Any]:
         """Run xdist's loop, then see how the engine ended."""
         self._signals.install()
+        self._engine.start()
         broken_off = True
         try:
             with contextlib.suppress(_SessionOver):
@@ -103,9 +104,6 @@ class XdistSession(EngineSession):
         return True
 
     # -- the engine ----------------------------------------------------------------
-
-    def _start_engine(self) -> None:
-        self._engine.start()
 
     def _engine_ended(self) -> None:
         """Let the workers leave; xdist notices the end by their farewells."""

@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+import json
+
+from pool_project import outcomes
+from pool_project import project
+from pool_project import WAYS
+
+__all__ = ["project"]
+
+
+def test_candidates_reach_the_tests_and_nothing_is_left_of_them(project):
+    other = project.pytester.mkdir("other")
+    (other / "word.txt").write_text("left\n")
+    (other / "more").mkdir()
+    project.tests(
+        """
+        import random
+        from pathlib import Path
+        HERE = Path(__file__).parent
+        STATE = []
+        def test_word(evo_artifact):
+            assert (evo_artifact / "word.txt").read_text() == "left\\n"
+        def test_real_path(evo_trace):
+            assert (HERE / "artifact/word.txt").read_text() == "left\\n"
+        def test_draw(evo_score):
+            STATE.append(1)
+            assert STATE == [1]
+            evo_score(random.random())
+        def test_writes(evo_artifact): (evo_artifact / "word.txt").write_text("mine")
+        """
+    )
+    project.drive(
+        """
+left = driver.add(driver.root / "other")
+rows = await driver.run("test_word")
+rows += await driver.run("test_word", tree=left)
+mounted = driver.pool.hellos[0].mount is None
+if mounted:
+    driver.pool.set_isolation("fork", True)
+    rows += await driver.run("test_real_path", tree=left)
+    driver.pool.set_isolation("fork", False)
+rows += await driver.run("test_draw") + await driver.run("test_draw")
+rows += await driver.run("test_draw", repeat=1)
+rows += await driver.run("test_writes", "test_word", tree=left)
+rows += await driver.run("test_word", tree=left)
+return [{"mounted": mounted}, *rows]
+        """
+    )
+    first, *rows = project.run("-n1")
+    assert [row["outcome"] for row in rows[:2]] == ["failed", "passed"]
+    if first["mounted"]:
+        assert rows.pop(2)["outcome"] == "passed"
+        assert (project.path / "artifact/word.txt").read_text() == "right\n"
+    draws = [row["score"] for row in rows[2:5]]
+    assert draws[0] == draws[1] != draws[2]
+    assert [row["outcome"] for row in rows[5:]] == ["passed", "failed", "passed"]
+    assert ["word.txt" in (row["violation"] or "") for row in rows[5:]] == [
+        True,
+        True,
+        False,
+    ]
+
+
+def test_candidate_cannot_forge_results(project):
+    project.tests(
+        """
+        import json, os
+        def test_forges():
+            line = json.dumps({"v": 1, "kind": "rollout", "id": ""}).encode()
+            for descriptor in range(3, 5000):
+                try:
+                    os.write(descriptor, len(line).to_bytes(4, "big") + line * 9)
+                except OSError:
+                    pass
+            assert False
+        def test_after(): pass
+        """
+    )
+    project.drive(
+        """
+rows = await driver.run("test_forges", "test_after")
+return rows + await driver.run("test_after")
+        """
+    )
+    rows = project.run("-n1")
+    assert rows[0]["outcome"] == "crashed"
+    assert "result line" in rows[0]["violation"]
+    assert rows[1]["started"] is False
+    assert rows[2]["outcome"] == "passed"
+
+
+@WAYS
+def test_many_in_flight_keep_their_output_apart(project, way):
+    project.tests(
+        """
+        import os, pytest, sys, time
+        @pytest.mark.parametrize("n", range(150))
+        def test_one(n):
+            print(f"out-{n}-")
+            os.write(2, f"err-{n}-".encode())
+            time.sleep(0.1)
+        """
+    )
+    project.drive(
+        """
+runs = [driver.run(case) for case in driver.cases()]
+return [row for rows in await asyncio.gather(*runs) for row in rows]
+        """
+    )
+    rows = project.run(way, environment={"EVO": '{"concurrency": 64}'})
+    assert len(rows) == 150
+    for row in rows:
+        number = row["case"].partition("[")[2][:-1]
+        said = dict(row["detail"]["phases"][1]["sections"])
+        assert said["Captured stdout call"] == f"out-{number}-\n"
+        assert said["Captured stderr call"] == f"err-{number}-"
+
+
+def test_limits_and_floods_stay_with_their_test(project):
+    project.tests(
+        """
+        import resource, sys
+        def test_descriptors():
+            hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+            resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+            kept = [open("/dev/null") for _ in range(100)]
+        def test_memory():
+            hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+            resource.setrlimit(resource.RLIMIT_AS, (1 << 30, hard))
+            blocks = [bytearray(1 << 26) for _ in range(100)]
+        def test_flood():
+            for _ in range(30): print("x" * (1 << 20))
+            assert False, "y" * (1 << 24)
+        def test_surrogate(): assert not "\\ud800\\0"
+        def test_after(): open(__file__).close()
+        """
+    )
+    project.drive(
+        """
+names = [case.partition("::")[2] for case in driver.cases()]
+rows = [row for name in names for row in await driver.run(name)]
+return rows + await driver.run(*names[2:])
+        """
+    )
+    rows = project.run("-n1")
+    wanted = {
+        "test_descriptors": "failed",
+        "test_memory": "failed",
+        "test_flood": "failed",
+        "test_surrogate": "failed",
+        "test_after": "passed",
+    }
+    assert outcomes(rows[:5]) == wanted
+    assert [row["outcome"] for row in rows[5:]] == ["failed", "failed", "passed"]
+    assert len(json.dumps(rows[2])) < 2_000_000
+
+
+def test_cancelled_request_is_lost_and_frees_its_place(project):
+    project.tests(
+        """
+        import time
+        def test_long(): time.sleep(60)
+        def test_one(): pass
+        """
+    )
+    project.drive(
+        """
+async def long(request):
+    return [row async for row in driver.pool.submit(request)]
+running, waiting = driver.request("test_long", "test_one"), driver.request("test_one")
+tasks = [asyncio.create_task(long(running)), asyncio.create_task(long(waiting))]
+await asyncio.sleep(1)
+await driver.pool.cancel(waiting.id)
+await driver.pool.cancel(running.id)
+rows = [row for task in tasks for row in await task]
+return rows + await driver.run("test_one")
+        """
+    )
+    rows = project.run("-n1")
+    assert [(row["outcome"], row["started"]) for row in rows] == [
+        ("lost", True),
+        ("lost", False),
+        ("lost", False),
+        ("passed", True),
+    ]
