@@ -139,12 +139,15 @@ class AppendFile:
         does the name of a new file, which file systems write with its first content.
 
         Raises:
-            RunDirectoryProblem: nothing was appended.
+            RunDirectoryProblem: nothing was appended, or somebody else has written
+                to the file or removed it.
         """
         try:
             if self._dirty:
                 os.ftruncate(self._descriptor, self.end)
                 self._dirty = False
+            if durable:
+                self._insist_on_untouched()
             self._dirty = True
             write_all(self._descriptor, data)
             if durable:
@@ -157,6 +160,17 @@ class AppendFile:
             raise failed(error, self.path) from error
         self._dirty = False
         self.end += len(data)
+
+    def _insist_on_untouched(self) -> None:
+        """A removed file would take everything and keep nothing."""
+        status = os.fstat(self._descriptor)
+        if status.st_nlink == 0 or status.st_size != self.end:
+            what = "removed" if status.st_nlink == 0 else "changed"
+            raise RunDirectoryProblem(
+                f"{self.path} was {what} by something else while the run was going on. "
+                "Find out what did it: a test or a candidate may write where it should "
+                "not. Then look at what is left with: pytest-evo runs"
+            )
 
     def close(self) -> None:
         """Give the descriptor back; closing twice is harmless."""

@@ -471,6 +471,21 @@ def test_write_that_the_kernel_cuts_short_leaves_no_half_line(tmp_path: Path) ->
     assert replayed(tmp_path) == [started(1), started(3)]
 
 
+@pytest.mark.parametrize("how", ["removed", "changed"])
+def test_journal_touched_by_somebody_else_ends_the_run_aloud(
+    tmp_path: Path, how: str
+) -> None:
+    path = tmp_path / "journal.jsonl"
+    with journal_in(tmp_path) as journal:
+        journal.append(started(1))
+        if how == "removed":
+            path.unlink()
+        else:
+            path.write_bytes(path.read_bytes() + b"{}\n")
+        with pytest.raises(RunDirectoryProblem, match=f"was {how} by something else"):
+            journal.append(started(2))
+
+
 # -- running time ----------------------------------------------------------------
 
 
