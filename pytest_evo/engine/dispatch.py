@@ -1,14 +1,11 @@
-"""Sends rollouts to the evaluator: memory of what is known, budget, flow, retries."""
+"""Sends rollouts to the evaluator: what is known, budget, requests, retries."""
 
 from __future__ import annotations
 
 import asyncio
-import heapq
-from collections.abc import AsyncIterator
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
-from contextlib import asynccontextmanager
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from dataclasses import replace
@@ -16,19 +13,21 @@ from dataclasses import replace
 from pytest_evo.engine.budget import Budget
 from pytest_evo.engine.budget import BudgetReached
 from pytest_evo.engine.budget import TRAINING
+from pytest_evo.engine.flow import Flow
+from pytest_evo.engine.memory import Memory
 from pytest_evo.engine.parts import Observer
+from pytest_evo.engine.recording import as_record
+from pytest_evo.engine.recording import as_rollout
 from pytest_evo.engine.scopelog import RunKey
 from pytest_evo.engine.scopelog import ScopeLog
 from pytest_evo.engine.scoring import score_rollout
 from pytest_evo.engine.softstop import SoftStop
-from pytest_evo.events import Event
 from pytest_evo.events import RequestStarted
 from pytest_evo.events import RolloutRecorded
 from pytest_evo.models import Candidate
 from pytest_evo.models import CaseId
 from pytest_evo.models import Outcome
 from pytest_evo.models import Purpose
-from pytest_evo.models import Reach
 from pytest_evo.models import Rollout
 from pytest_evo.models import Split
 from pytest_evo.protocols import Evaluator
@@ -50,44 +49,6 @@ class Work:
     runs: tuple[tuple[CaseId, int], ...]
     purpose: Purpose
     iteration: int
-
-
-@dataclass(slots=True)
-class _Known:
-    """A finished rollout and whether the journal has it already."""
-
-    event: RolloutRecorded
-    iteration: int
-    settled: bool = False
-
-
-class Flow:
-    """At most ``capacity`` requests in flight, lower iterations first."""
-
-    def __init__(self, evaluator: Evaluator) -> None:
-        self._evaluator = evaluator
-        self._in_flight = 0
-        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
-        self._count = 0
-
-    @asynccontextmanager
-    async def slot(self, iteration: int) -> AsyncIterator[None]:
-        """Hold one place in flight."""
-        while self._in_flight >= self._evaluator.capacity():
-            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._count += 1
-            heapq.heappush(self._waiting, (iteration, self._count, turn))
-            await turn
-        self._in_flight += 1
-        try:
-            yield
-        finally:
-            self._in_flight -= 1
-            while self._waiting:
-                _, _, turn = heapq.heappop(self._waiting)
-                if not turn.done():
-                    turn.set_result(None)
-                    break
 
 
 class Dispatcher:
@@ -113,7 +74,7 @@ class Dispatcher:
         self._exclusive = exclusive
         self._locks: dict[str, asyncio.Lock] = {}
         self._flow = Flow(evaluator)
-        self._known: dict[RunKey, _Known] = {}
+        self.memory = Memory()
         self._running: dict[RunKey, asyncio.Future[None]] = {}
         self._requests = 0
         self._stop = stop
@@ -127,10 +88,10 @@ class Dispatcher:
             How many rollouts were sent and never came back.
         """
         for event in log.rollouts():
-            if self._is_settled(event):
+            if self.memory.is_settled(event):
                 continue
             self._budget.charge(event)
-            displaced = self._remember(event, iteration)
+            displaced = self.memory.remember(event, iteration)
             if displaced is not None:
                 log.settle(displaced)
         lost = log.lost()
@@ -153,56 +114,6 @@ class Dispatcher:
             self._budget.charge(event)
         log.settle_lost()
         return len(lost)
-
-    def replayed(self, event: RolloutRecorded) -> None:
-        """Learn a rollout that the journal has: an open scope may know it too."""
-        if event.outcome is not Outcome.LOST:
-            key = (event.tree, event.case, event.repeat)
-            self._known[key] = _Known(event, event.iteration, settled=True)
-
-    def _is_settled(self, event: RolloutRecorded) -> bool:
-        known = self._known.get((event.tree, event.case, event.repeat))
-        return (
-            known is not None and known.settled and known.event.attempt >= event.attempt
-        )
-
-    def _remember(
-        self, event: RolloutRecorded, iteration: int
-    ) -> RolloutRecorded | None:
-        """Keep the newest attempt; return an earlier one that nothing has settled."""
-        if event.outcome is Outcome.LOST:
-            return None
-        key = (event.tree, event.case, event.repeat)
-        earlier = self._known.get(key)
-        self._known[key] = _Known(event, iteration)
-        if earlier is None or earlier.settled:
-            return None
-        return earlier.event
-
-    def own(self, log: ScopeLog, iteration: int) -> None:
-        """Leave in a scope the rollouts that no scope before it has in the journal.
-
-        Slots share what they run at the same time. The journal gives such a rollout to
-        the lowest iteration that used it, whichever was first to run it.
-        """
-        kept: list[Event] = []
-        for event in log.events:
-            if isinstance(event, RolloutRecorded) and event.outcome is not Outcome.LOST:
-                known = self._known.get((event.tree, event.case, event.repeat))
-                if known is not None and known.event.attempt == event.attempt:
-                    if known.settled:
-                        continue
-                    known.settled = True
-                if event.iteration != iteration:
-                    event = replace(event, iteration=iteration)
-            kept.append(event)
-        log.events = kept
-
-    def forget(self, before: int) -> None:
-        """Drop what no open iteration can ask for again."""
-        stale = [key for key, known in self._known.items() if known.iteration < before]
-        for key in stale:
-            del self._known[key]
 
     # -- work ----------------------------------------------------------------------
 
@@ -227,6 +138,9 @@ class Dispatcher:
             await waiting
         return await self._collect(work, log)
 
+    def _is_known(self, work: Work, run: tuple[CaseId, int]) -> bool:
+        return self.memory.get((work.candidate.tree, *run)) is not None
+
     def _claim(
         self, work: Work
     ) -> tuple[list[tuple[CaseId, int]], list[asyncio.Future[None]]]:
@@ -234,8 +148,8 @@ class Dispatcher:
         others: list[asyncio.Future[None]] = []
         for run in work.runs:
             key = (work.candidate.tree, *run)
-            known = self._known.get(key)
-            if known is not None and not _retry(known.event):
+            known = self.memory.get(key)
+            if known is not None and not _retry(known):
                 continue
             if key in self._running:
                 others.append(self._running[key])
@@ -247,12 +161,12 @@ class Dispatcher:
     async def _collect(self, work: Work, log: ScopeLog) -> list[Rollout]:
         found = []
         for run in work.runs:
-            known = self._known.get((work.candidate.tree, *run))
+            known = self.memory.get((work.candidate.tree, *run))
             if known is None:
                 # The iteration that was running it was stopped: run it here.
                 return await self.run(work, log)
-            log.settle(known.event)
-            found.append(as_rollout(known.event, work.candidate))
+            log.settle(known)
+            found.append(as_rollout(known, work.candidate))
         return found
 
     async def _execute(
@@ -260,7 +174,7 @@ class Dispatcher:
     ) -> None:
         self._stop.check()
         self._budget.reserve(len(runs), work.purpose)
-        failed = [run for run in runs if (work.candidate.tree, *run) in self._known]
+        failed = [run for run in runs if self._is_known(work, run)]
         fresh = [run for run in runs if run not in failed]
         self._release_retries(work, failed)
         requests = (
@@ -292,7 +206,7 @@ class Dispatcher:
         try:
             self._budget.reserve(1, work.purpose)
         except BudgetReached:
-            if (work.candidate.tree, *run) not in self._known:
+            if not self._is_known(work, run):
                 raise
             return _Sent([], [])
         sent = await self._request(work, [run], attempt, log)
@@ -384,11 +298,13 @@ class Dispatcher:
         if work.purpose not in RAW:
             rollout = score_rollout(rollout)
         rollout = self._rollouts.keep(rollout)
-        event = _to_event(rollout, work, self._splits.get(rollout.case))
+        event = as_record(
+            rollout, work.purpose, work.iteration, self._splits.get(rollout.case)
+        )
         log.note(event)
         self._budget.settle(work.purpose)
         self._budget.charge_usage(event)
-        displaced = self._remember(event, work.iteration)
+        displaced = self.memory.remember(event, work.iteration)
         if displaced is not None:
             # A failed first attempt stays in the journal beside its retry.
             log.settle(displaced)
@@ -435,48 +351,3 @@ class _Sent:
 
 def _retry(event: RolloutRecorded) -> bool:
     return event.attempt == 0 and event.outcome in RETRIED
-
-
-def _to_event(rollout: Rollout, work: Work, split: Split | None) -> RolloutRecorded:
-    return RolloutRecorded(
-        candidate=rollout.candidate,
-        tree=rollout.tree,
-        case=rollout.case,
-        split=split,
-        repeat=rollout.repeat,
-        outcome=rollout.outcome,
-        score=rollout.score,
-        seconds=rollout.seconds,
-        purpose=work.purpose,
-        iteration=work.iteration,
-        attempt=rollout.attempt,
-        metrics=rollout.metrics,
-        usage=rollout.usage,
-        reach=rollout.reach.files,
-        exact=rollout.reach.exact,
-        network=rollout.reach.network,
-        processes=rollout.reach.processes,
-        violation=rollout.violation,
-        worker=rollout.worker,
-        trace=rollout.trace,
-    )
-
-
-def as_rollout(event: RolloutRecorded, candidate: Candidate) -> Rollout:
-    """The rollout behind a record, as a rollout of ``candidate``."""
-    return Rollout(
-        candidate=candidate.id,
-        tree=event.tree,
-        case=event.case,
-        repeat=event.repeat,
-        outcome=event.outcome,
-        score=event.score,
-        seconds=event.seconds,
-        attempt=event.attempt,
-        metrics=event.metrics,
-        usage=event.usage,
-        reach=Reach(event.reach, event.exact, event.network, event.processes),
-        violation=event.violation,
-        worker=event.worker,
-        trace=event.trace,
-    )

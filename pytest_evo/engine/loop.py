@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -12,27 +11,25 @@ from dataclasses import replace
 
 from pytest_evo.engine.baseline import Baseline
 from pytest_evo.engine.budget import Budget
-from pytest_evo.engine.budget import BudgetReached
 from pytest_evo.engine.budget import Limits
-from pytest_evo.engine.dispatch import as_rollout
 from pytest_evo.engine.dispatch import Dispatcher
 from pytest_evo.engine.final import Final
 from pytest_evo.engine.final import ITERATION as FINAL_ITERATION
-from pytest_evo.engine.iteration import Iteration
 from pytest_evo.engine.iteration import Result
 from pytest_evo.engine.parts import Parts
 from pytest_evo.engine.parts import Plan
+from pytest_evo.engine.recording import as_rollout
 from pytest_evo.engine.scopelog import ScopeLog
 from pytest_evo.engine.scoring import weighted_mean
 from pytest_evo.engine.setup import check_budget
 from pytest_evo.engine.setup import make_setup
 from pytest_evo.engine.setup import Setup
 from pytest_evo.engine.setup import StartFigures
+from pytest_evo.engine.slots import Slots
+from pytest_evo.engine.slots import Snapshots
 from pytest_evo.engine.softstop import Interrupted
 from pytest_evo.engine.softstop import SoftStop
-from pytest_evo.engine.state import BUDGET
 from pytest_evo.engine.state import oldest_first
-from pytest_evo.engine.state import Snapshot
 from pytest_evo.engine.state import State
 from pytest_evo.errors import WorkersLost
 from pytest_evo.events import AcceptanceDecided
@@ -56,7 +53,6 @@ from pytest_evo.models import Split
 from pytest_evo.models import START
 from pytest_evo.models import Status
 
-REFUSED_IN_A_ROW = 10
 NOTICED_BEFORE = (RolloutRecorded, ProposalMade, AcceptanceDecided)
 CLOSING = (
     NoiseMeasured,
@@ -106,8 +102,7 @@ class Loop:
         self.budget = Budget(limits, parts.clock)
         self.state = State()
         self._stop_request = SoftStop()
-        self._snapshots: dict[int, Snapshot] = {}
-        self._committed: dict[int, asyncio.Event] = {}
+        self._snapshots = Snapshots(plan.slots)
         self._splits: dict[CaseId, Split] = {}
         self._dispatcher = Dispatcher(
             parts.evaluator,
@@ -122,7 +117,6 @@ class Loop:
         self._figures = StartFigures({}, {}, {})
         self._stopped: RunStopped | None = None
         self._final: FinalMeasured | None = None
-        self._stop: str | None = None
 
     @property
     def in_flight(self) -> int:
@@ -162,13 +156,12 @@ class Loop:
         try:
             await self._baseline()
             setup = self._settle_setup(announce)
-            await self._iterate(setup)
+            reason = await self._iterate(setup)
             await self._measure_final(setup)
         except (Interrupted, WorkersLost) as why:
             if self.state.population:
                 self._append_stop(_short(why), str(why), complete=False)
             raise
-        reason = self._stop or "done"
         return self._outcome(self._append_stop(reason, "", complete=True))
 
     # -- the past --------------------------------------------------------------------
@@ -179,10 +172,10 @@ class Loop:
             for event in events:
                 self.budget.charge(event)
                 if isinstance(event, RolloutRecorded):
-                    self._dispatcher.replayed(event)
+                    self._dispatcher.memory.replayed(event)
             self._apply(events)
             self._recalibrate(events)
-            self._dispatcher.forget(self.state.commit - 2 * self._plan.slots)
+            self._dispatcher.memory.forget(self.state.commit - 2 * self._plan.slots)
 
     def _recalibrate(self, events: Sequence[Event]) -> None:
         start = Candidate(START, self._plan.start)
@@ -208,17 +201,8 @@ class Loop:
             self._stopped = last
             return
         self._stopped = None
-        self._keep_snapshot()
-
-    def _keep_snapshot(self) -> None:
-        """Keep what iterations in flight, or resumed ones, were started on."""
-        commit = self.state.commit
-        if commit in self._snapshots or commit < 0:
-            return
-        self._snapshots[commit] = self.state.snapshot()
-        for table in (self._snapshots, self._committed):
-            for old in [key for key in table if key < commit - 2 * self._plan.slots]:
-                del table[old]
+        if self.state.commit >= 0:
+            self._snapshots.keep(self.state.snapshot())
 
     # -- baseline --------------------------------------------------------------------
 
@@ -229,7 +213,7 @@ class Loop:
         baseline = Baseline(self._parts, self._plan, self.budget, self._dispatcher)
         events = await baseline.run(log)
         log.events = events
-        self._dispatcher.own(log, 0)
+        self._dispatcher.memory.own(log, 0)
         self._close(log)
 
     def _settle_setup(self, announce: Callable[[Prospect], None]) -> Setup:
@@ -261,114 +245,19 @@ class Loop:
         )
         return setup
 
-    # -- iterations ------------------------------------------------------------------
-
-    async def _iterate(self, setup: Setup) -> None:
-        """Keep K iterations in flight; commit them in number order.
-
-        Iteration i starts the moment i - K is committed, on the state of that moment,
-        so what it sees does not depend on timing.
-        """
-        slots = self._plan.slots
-        running: dict[int, asyncio.Task[tuple[Result, ScopeLog]]] = {}
-        number = self.state.commit + 1
-        try:
-            for ahead in range(number, number + slots):
-                self._start(ahead, setup, running)
-            while number in running:
-                result, log = await running.pop(number)
-                self._commit(number, result, log)
-                self._committed[number].set()
-                self._start(number + slots, setup, running)
-                number += 1
-        finally:
-            await self._wind_down(running.values())
-
-    def _start(
-        self,
-        number: int,
-        setup: Setup,
-        running: dict[int, asyncio.Task[tuple[Result, ScopeLog]]],
-    ) -> None:
-        snapshot = self._snapshot_for(number)
-        self._committed[number] = asyncio.Event()
-        self._stop = self._stop or self._reason_to_stop(number, snapshot, setup)
-        if self._stop is None:
-            running[number] = asyncio.create_task(self._one(number, snapshot, setup))
-
-    def _snapshot_for(self, number: int) -> Snapshot:
-        return self._snapshots[max(0, number - self._plan.slots)]
-
-    async def _one(
-        self, number: int, snapshot: Snapshot, setup: Setup
-    ) -> tuple[Result, ScopeLog]:
-        before = self._committed.get(number - 1)
-        if before is not None and self._is_tight(number, setup):
-            await self._stop_request.unless(before.wait())
-        log = self._open(str(number), number)
-        iteration = Iteration(
-            number,
+    async def _iterate(self, setup: Setup) -> str:
+        slots = Slots(
             self._parts,
             self._plan,
             setup,
-            snapshot,
             self.budget,
             self._dispatcher,
-            log,
-            setup.depth_for(self._left(snapshot)),
             self._stop_request,
+            self._snapshots,
+            self._open,
+            self._commit,
         )
-        return await iteration.run(), log
-
-    def _is_tight(self, number: int, setup: Setup) -> bool:
-        """Whether all that may be in flight could be more than the budget covers."""
-        left = self._left(self._snapshot_for(number))
-        if left is None:
-            return False
-        first = max(1, number - self._plan.slots + 1)
-        worst = 0
-        for other in range(first, number + 1):
-            depth = setup.depth_for(self._left(self._snapshot_for(other)))
-            worst += setup.worst_case(depth)
-        return worst > left
-
-    def _left(self, snapshot: Snapshot) -> int | None:
-        limit = self.budget.limits.rollouts
-        if limit is None:
-            return None
-        return limit - snapshot.spent - self.budget.set_aside
-
-    def _reason_to_stop(
-        self, number: int, snapshot: Snapshot, setup: Setup
-    ) -> str | None:
-        """Why iteration ``number`` is not started, judged on committed facts."""
-        limit = self.budget.limits.iterations
-        if limit is not None and number > limit:
-            return f"{BUDGET}iterations"
-        if snapshot.stopping is not None:
-            return snapshot.stopping
-        left = self._left(snapshot)
-        if left is not None and left < setup.least():
-            return f"{BUDGET}rollouts"
-        try:
-            self.budget.ask()
-        except BudgetReached as reached:
-            return f"{BUDGET}{reached.axis}"
-        if snapshot.refused_in_a_row >= REFUSED_IN_A_ROW:
-            return f"{REFUSED_IN_A_ROW} iterations in a row were refused"
-        enough = max(5, 2 * -(-len(setup.train) // setup.batch))
-        if snapshot.skipped_in_a_row >= enough:
-            return "converged: parents are perfect on every batch"
-        return None
-
-    async def _wind_down(
-        self, tasks: Iterable[asyncio.Task[tuple[Result, ScopeLog]]]
-    ) -> None:
-        """After an error let what runs finish, start nothing; the error is raised."""
-        left = list(tasks)
-        if left:
-            self._stop_request.request()
-            await asyncio.gather(*left, return_exceptions=True)
+        return await slots.run(self.state.commit + 1)
 
     # -- commits ---------------------------------------------------------------------
 
@@ -383,7 +272,7 @@ class Loop:
         if accepted and twin is None:
             population = self._select(result)
         log.settle(*(as_record(candidate, status) for candidate, status in statuses))
-        self._dispatcher.own(log, number)
+        self._dispatcher.memory.own(log, number)
         rollouts = sum(1 for event in log.events if isinstance(event, RolloutRecorded))
         self._close(
             log,
@@ -401,7 +290,7 @@ class Loop:
                 rollouts=rollouts,
             ),
         )
-        self._dispatcher.forget(number - 2 * self._plan.slots)
+        self._dispatcher.memory.forget(number - 2 * self._plan.slots)
 
     def _twin(self, result: Result) -> str | None:
         """A member with the same files that another slot accepted meanwhile."""
@@ -429,7 +318,7 @@ class Loop:
         measured = await final.run(start, self.winner, log)
         if measured is None:
             return
-        self._dispatcher.own(log, FINAL_ITERATION)
+        self._dispatcher.memory.own(log, FINAL_ITERATION)
         self._close(log, measured)
 
     @property

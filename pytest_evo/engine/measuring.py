@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytest_evo.engine.dispatch import as_rollout
 from pytest_evo.engine.dispatch import Dispatcher
 from pytest_evo.engine.dispatch import Work
+from pytest_evo.engine.recording import as_rollout
 from pytest_evo.engine.scopelog import ScopeLog
 from pytest_evo.engine.scoring import means
 from pytest_evo.engine.scoring import scores_by_case

@@ -95,7 +95,7 @@ class State:
         self._freeze(())
         self.noise: NoiseMeasured | None = None
         self.population: tuple[Member, ...] = ()
-        self.candidates: dict[CandidateId, Candidate] = {}
+        self.candidates: dict[CandidateId, Candidate] = {}  # that may become parents
         self.commit = -1
         self.start_tree: TreeHash = ""
         self._skipped_in_a_row = 0
@@ -181,7 +181,8 @@ class State:
             self._records.setdefault(event.tree, {})[event.case] = event
 
     def _register(self, event: CandidateRecorded) -> None:
-        self.candidates[event.id] = as_candidate(event)
+        if event.status in (Status.START, Status.ACCEPTED):
+            self.candidates[event.id] = as_candidate(event)
         self._trees.setdefault(event.tree, (event.id, event.iteration))
 
     def _begin(self, start: CandidateRecorded, scores: dict[TreeHash, Scores]) -> None:

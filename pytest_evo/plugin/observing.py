@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_evo.engine.dispatch import as_rollout
+from pytest_evo.engine.recording import as_rollout
 from pytest_evo.engine.state import as_candidate
 from pytest_evo.events import CandidateRecorded
 from pytest_evo.events import Event
