@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Protocol
 
+from pytest_evo.errors import ArtifactProblem
 from pytest_evo.models import Tree
 from pytest_evo.models import TreeHash
 
@@ -59,3 +60,28 @@ class MemoryBlobs:
     def has(self, sha256: str) -> bool:
         """Whether the bytes are here."""
         return sha256 in self._blobs
+
+
+class MemoryTrees:
+    """A store of versions that ends with the process."""
+
+    def __init__(self) -> None:
+        self._trees: dict[TreeHash, Tree] = {}
+
+    def put(self, tree: Tree) -> TreeHash:
+        """Keep a version; of two with the same hash the first stays."""
+        self._trees.setdefault(tree.hash, tree)
+        return tree.hash
+
+    def get(self, tree_hash: TreeHash) -> Tree:
+        """Give a version back.
+
+        Raises:
+            ArtifactProblem: it was never put here.
+        """
+        if tree_hash not in self._trees:
+            raise ArtifactProblem(
+                f"The version {tree_hash[:12]} is not in this run. Type pytest-evo "
+                "runs to see what is, or start a new run."
+            )
+        return self._trees[tree_hash]

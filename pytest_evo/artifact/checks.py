@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import tomllib
 import unicodedata
 import warnings
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Iterator
 from collections.abc import Mapping
 
@@ -31,6 +33,10 @@ from pytest_evo.models import Tree
 from pytest_evo.models import TreeEntry
 
 _MOST_TOLD = 20
+_MOST_YAML = 300_000  # the parser takes seconds for more; that is no mistake of a file
+# what a parser takes a square of its parts for
+_LONG_KEY = re.compile(r"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){200}")
+_QUOTED = re.compile(r"""["](?:[^"\\\n]|\\.)*+["]|'[^'\n]*+'""")
 
 
 def check_tree(base: Tree, new: Tree, blobs: BlobStore, schema: ArtifactSchema) -> None:
@@ -41,15 +47,17 @@ def check_tree(base: Tree, new: Tree, blobs: BlobStore, schema: ArtifactSchema) 
             limit, something that does not parse or compile although it did before, or
             a knob outside its range. All problems are in one message.
     """
-    problems = [
-        *_surface(base, new, schema),
-        *_forbidden(base, new, blobs),
-        *_sizes(new, schema),
-        *_names(base, new),
-        *_syntax(base, new, blobs),
-        *_knobs(base, new, blobs, schema),
-    ]
-    refuse(problems)
+    broken = _broken(base, new, blobs)
+    refuse(
+        [
+            *_surface(base, new, schema),
+            *_forbidden(base, new, blobs),
+            *_sizes(new, schema),
+            *_names(base, new),
+            *(f"{path}: {problem}." for path, problem in broken.items()),
+            *_knobs(base, new, blobs, schema, broken),
+        ]
+    )
 
 
 def check_start(tree: Tree, blobs: BlobStore, schema: ArtifactSchema) -> None:
@@ -181,7 +189,9 @@ def _names(base: Tree, new: Tree) -> Iterator[str]:
             )
 
 
-def _syntax(base: Tree, new: Tree, blobs: BlobStore) -> Iterator[str]:
+def _broken(base: Tree, new: Tree, blobs: BlobStore) -> dict[str, str]:
+    """Changed files that do not parse although they are new or did before."""
+    found: dict[str, str] = {}
     before = _files(base)
     for path, entry in _files(new).items():
         parse = _PARSERS.get(path.rpartition(".")[2].lower())
@@ -191,18 +201,23 @@ def _syntax(base: Tree, new: Tree, blobs: BlobStore) -> Iterator[str]:
         problem = _tried(parse, blobs.get(entry.blob))
         # what never parsed (a template, say) need not parse now
         if problem and (was is None or not _tried(parse, blobs.get(was.blob))):
-            yield f"{path}: {problem}."
+            found[path] = problem
+    return found
 
 
 def _knobs(
-    base: Tree, new: Tree, blobs: BlobStore, schema: ArtifactSchema
+    base: Tree,
+    new: Tree,
+    blobs: BlobStore,
+    schema: ArtifactSchema,
+    broken: Collection[str],
 ) -> Iterator[str]:
     before, after = _files(base), _files(new)
     for knob in schema.knobs:
         was, now = before.get(knob.file), after.get(knob.file)
-        if was is None or (now is not None and now.blob == was.blob):
-            continue
-        yield from _knob(knob, new, blobs)
+        same = was is None or (now is not None and now.blob == was.blob)
+        if not same and knob.file not in broken:
+            yield from _knob(knob, new, blobs)
 
 
 def _knob(knob: Knob, tree: Tree, blobs: BlobStore) -> Iterator[str]:
@@ -239,10 +254,15 @@ def _json(data: bytes) -> None:
 
 
 def _toml(data: bytes) -> None:
-    tomllib.loads(data.decode())
+    text = data.decode()
+    if _LONG_KEY.search(_QUOTED.sub("q", text)):
+        raise ValueError("a key has 200 parts or more")
+    tomllib.loads(text)
 
 
 def _yaml(data: bytes) -> None:
+    if len(data) > _MOST_YAML:
+        return
     # nodes only: values are never built, so tags of any application are fine
     for _ in YAML(typ="safe", pure=True).compose_all(io.StringIO(data.decode())):
         pass
