@@ -20,7 +20,8 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
-FORM = 1  # of the cached file; raise it when this module collects differently
+# Of what is cached; raise it when passages, or the fields of index.py, change.
+FORM = 1
 CACHE = Path(__file__).parent / ".cache"
 # Chapters of `help()` that repeat, word for word, topics of their own.
 REPEATED_TOPICS = frozenset({"compound", "specialnames"})

@@ -18,11 +18,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+# Stemmer is for the steps, too: what they import is loaded before a test run forks.
 import bm25s
 import numpy as np
-
-# Used by the steps and imported here, so that a forked test run finds it loaded.
-import Stemmer  # noqa: F401
+import Stemmer
 from index import Index
 from index import Scores
 
@@ -73,10 +72,11 @@ def _build(sources: tuple[tuple[str, str], ...]) -> Pipeline:
     texts = dict(sources)
     settings = tomllib.loads(texts["pipeline.toml"])
     tokeniser = _load(texts, "tokens")
+    libraries = (bm25s.__version__, Stemmer.version())
     analysers, keys = {}, {}
     for name in ANALYSERS:
         analysers[name] = partial(tokeniser[name], settings=settings[name])
-        depends = (bm25s.__version__, texts["steps/tokens.py"], name, settings[name])
+        depends = (libraries, texts["steps/tokens.py"], name, settings[name])
         keys[name] = sha256(repr(depends).encode()).hexdigest()
     stages = tuple(
         (_load(texts, name)["rank"], settings.get(name, {}))
