@@ -36,6 +36,7 @@ from pytest_evo.plugin.environment import rollout_environment
 from pytest_evo.plugin.frames import FrameReader
 from pytest_evo.plugin.frames import FrameWriter
 from pytest_evo.plugin.isolation import mount
+from pytest_evo.plugin.isolation.candidates import quiet_bytecode
 from pytest_evo.plugin.itemrun import ItemRunner
 from pytest_evo.plugin.serving import Todo
 
@@ -229,6 +230,7 @@ class ForkedChild:
                 processes.die_with_parent(self._parent)  # new credentials forget it
                 seen_at = place.artifact
             enter_environment(surroundings.variables(seen_at))
+            quiet_bytecode()
             self._run(run, todo, place, seen_at, writer)
 
         return fork(child)

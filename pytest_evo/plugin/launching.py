@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from pytest_evo.artifact.blobs import MemoryBlobs
+from pytest_evo.artifact.trees import snapshot
 from pytest_evo.errors import EvoError
 from pytest_evo.models import CaseId
 from pytest_evo.models import Detail
@@ -55,14 +57,26 @@ class CaseLauncher:
         directory: Path,
         *,
         shared: bool = False,
+        in_child: Callable[[], None] = lambda: None,
     ) -> None:
-        """Prepare; ``shared`` says that this process has children of its own too."""
+        """Prepare.
+
+        Args:
+            session: that has collected.
+            items: by case.
+            settings: of this worker.
+            directory: for everything that is made here; removed at the end.
+            shared: whether this process has children of its own too.
+            in_child: called in every forked child.
+        """
         self._session = session
         self._items = items
         self._settings = settings
         self._directory = directory
         self._project = session.config.rootpath
         self._artifact = self._project / settings.artifact
+        self._files = _selected(self._artifact, settings.files)
+        self._in_child = in_child
         self._cache = CandidateCache(directory / "candidates")
         self._token = secrets.token_hex(16)
         self._forked: ForkedChild | None = None
@@ -89,7 +103,12 @@ class CaseLauncher:
         self._cache.add(blob.id, blob.payload)
 
     def configure(self, message: messages.Configure) -> None:
-        """Nothing is configured late so far."""
+        """Take over settings that became known late, like the run's id."""
+        known = messages.plain(self._settings)
+        known.update(
+            (name, value) for name, value in message.settings.items() if name in known
+        )
+        self._settings = messages.read(messages.WorkerSettings, known)
 
     def knows(self, run: messages.Run, case: CaseId) -> bool:
         """Whether the case can be run; a fresh process collects for itself."""
@@ -156,7 +175,7 @@ class CaseLauncher:
             project=self._project,
             scratch=scratch,
             log=log,
-            files=self._settings.files,
+            files=self._files,
         )
 
     def _surroundings(self) -> Surroundings:
@@ -181,6 +200,9 @@ class CaseLauncher:
         def let_go() -> None:
             in_child()
             reader.close()
+            if self._zygote is not None:
+                os.close(self._zygote.fileno())
+            self._in_child()
 
         try:
             pid = self._forked.start(
@@ -204,7 +226,7 @@ class CaseLauncher:
                 self._project,
                 self._artifact,
                 self._cache,
-                self._settings.files,
+                self._files,
             )
         workspaces = self._workspaces
         workspace = workspaces.take(run.manifest)
@@ -243,6 +265,7 @@ class CaseLauncher:
             environment=self._surroundings().variables(seen_at),
             seed=run.seed,
             basetemp=str(place.scratch),
+            log=str(place.log),
         )
         reader, descriptor = frame_pair()
         try:
@@ -257,9 +280,8 @@ class CaseLauncher:
 
     def _started_zygote(self) -> Zygote:
         if self._zygote is None:
-            before = processes.children(os.getpid())
             self._zygote = Zygote.start(describe_session(self._session.config))
-            self._others |= processes.children(os.getpid()) - before
+            self._others.add(self._zygote.pid)
         return self._zygote
 
     def _drop_zygote(self) -> None:
@@ -267,6 +289,14 @@ class CaseLauncher:
         zygote, self._zygote = self._zygote, None
         if zygote is not None:
             zygote.close()
+
+
+def _selected(artifact: Path, include: Sequence[str]) -> tuple[str, ...]:
+    """The names that ``include`` selects in the project's own artifact."""
+    if not include:
+        return ()
+    tree = snapshot(artifact, MemoryBlobs(), include=include)
+    return tuple(entry.path for entry in tree.entries if entry.kind != "dir")
 
 
 class ZygoteExit:
@@ -282,8 +312,11 @@ class ZygoteExit:
         """Whether it has ended, as far as the zygote has said."""
         deadline = time.monotonic() + (_STATUS_SECONDS if wait else 0.0)
         while True:
-            for news in self._zygote.exits():
-                self._exits[news.pid] = news.status
+            try:
+                for news in self._zygote.exits():
+                    self._exits[news.pid] = news.status
+            except EvoError:  # it is gone, or in trouble
+                return True
             if self._pid in self._exits:
                 self.status = self._exits.pop(self._pid)
             left = deadline - time.monotonic()

@@ -54,11 +54,13 @@ class WorkerSettings:
     """What every worker is told once, before it collects; plain data on the way."""
 
     artifact: str  # the directory, relative to the rootdir
-    files: tuple[str, ...] = ()  # what ``include`` selects in it; empty: everything
+    files: tuple[str, ...] = ()  # the globs of ``include``; empty: everything
     concurrency: int = 1  # requests at the same time in one worker
     run: str = ""  # the run's id
     hidden: tuple[str, ...] = ()  # environment variables (globs) no rollout may see
     allow: tuple[str, ...] | None = None  # the only ones that rollouts may see
+    warm_fixtures: tuple[str, ...] = ()
+    check_cassettes: bool = True
 
 
 # -- controller to worker ----------------------------------------------------------
@@ -135,6 +137,7 @@ class Hello:
     mount: str | None = None  # why the artifact cannot be mounted; None: it can
     fork: str | None = None  # why this process must not fork; None: it may
     threads: tuple[str, ...] = ()  # the project's own threads, alive after collection
+    descriptors: tuple[str, ...] = ()  # artifact files that are open after collection
     token: str = ""  # in the environment of everything that test processes start
     directory: str = ""  # the worker's temporary files
 

@@ -20,12 +20,14 @@ from typing import Any
 
 import pytest
 
+from pytest_evo.errors import SuiteProblem
 from pytest_evo.errors import UsageProblem
 from pytest_evo.models import CaseId
 from pytest_evo.plugin import messages
 from pytest_evo.plugin import signals
 from pytest_evo.plugin.cases import Collected
 from pytest_evo.plugin.cases import collected_marks
+from pytest_evo.plugin.cassettes import cassette_problem
 from pytest_evo.plugin.isolation import mount
 from pytest_evo.plugin.isolation.reach import recorder
 from pytest_evo.plugin.launching import CaseLauncher
@@ -33,6 +35,7 @@ from pytest_evo.plugin.links import ChannelLink
 from pytest_evo.plugin.links import Link
 from pytest_evo.plugin.messages import WorkerSettings
 from pytest_evo.plugin.serving import Server
+from pytest_evo.plugin.warming import WarmFixtures
 
 
 class WorkerPlugin:
@@ -75,9 +78,15 @@ class WorkerPlugin:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Serve instead of running the collected items once."""
         directory = Path(tempfile.mkdtemp(prefix="evo-"))
+        self._warm = WarmFixtures(session)
         hello, items = self._introduce(session)
         launcher = CaseLauncher(
-            session, items, self._settings, directory, shared=self._local
+            session,
+            items,
+            self._settings,
+            directory,
+            shared=self._local,
+            in_child=self._warm.keep,
         )
         hello = replace(hello, token=launcher.token, directory=str(directory))
         server = Server(self._link, launcher, concurrency=self._settings.concurrency)
@@ -132,6 +141,7 @@ class WorkerPlugin:
         errors = list(self._errors)
         try:
             found = collected_marks(session)
+            self._check(found, artifact)
         except UsageProblem as problem:
             errors.append(str(problem))
             found = Collected((), "", {})
@@ -146,9 +156,18 @@ class WorkerPlugin:
             reach=seen.reach,
             mount=mount.probe(artifact),
             fork=None if hasattr(os, "fork") else "this system cannot fork",
-            threads=foreign_threads() if not self._local else (),
+            threads=foreign_threads(),
+            descriptors=tuple(mount.open_descriptors(artifact)),
         )
         return hello, found.items
+
+    def _check(self, found: Collected, artifact: Path) -> None:
+        """Stop what could not judge a candidate; set up what candidates share."""
+        if self._settings.check_cassettes:
+            problem = cassette_problem(found.items.values(), self._config.rootpath)
+            if problem is not None:
+                raise SuiteProblem(problem)
+        self._warm.set_up(self._settings.warm_fixtures, artifact, self._config.rootpath)
 
 
 def worker_settings(given: Mapping[str, Any]) -> WorkerSettings:
@@ -162,10 +181,12 @@ def worker_settings(given: Mapping[str, Any]) -> WorkerSettings:
 def foreign_threads() -> tuple[str, ...]:
     """Names of threads that the project has started; they do not survive a fork.
 
-    The transport's receiving thread is not counted: children do without it.
+    The transport's receiving thread and the engine's are not counted: children do
+    without them.
     """
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     own = {threading.main_thread().ident, threading.get_ident()}
+    own.update(ident for ident, name in names.items() if name.startswith("evo-"))
     return tuple(
         sorted(
             names.get(ident, "unnamed")

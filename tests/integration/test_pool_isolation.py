@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+from pool_project import alive
 from pool_project import outcomes
 from pool_project import project
 from pool_project import WAYS
@@ -184,3 +186,100 @@ return rows + await driver.run("test_one")
         ("lost", False),
         ("passed", True),
     ]
+
+
+WARM = """
+import os, pytest
+from pathlib import Path
+LOG = Path(__file__).parent / "log"
+def note(text):
+    with LOG.open("a") as file: file.write(text + "\\n")
+@pytest.fixture(scope="session")
+def index():
+    note("up")
+    yield {"built": os.getpid()}
+    note("down")
+@pytest.fixture(scope="session")
+def cold():
+    yield
+    note("cold down")
+@pytest.fixture(scope="session")
+def reads():
+    return (Path(__file__).parent / "artifact/word.txt").read_text()
+def test_one(index, cold): assert index["built"] != os.getpid()
+def test_two(index, reads): pass
+"""
+
+
+@WAYS
+def test_warm_fixture_is_set_up_once_per_worker(project, way):
+    project.tests(WARM)
+    project.drive(
+        """
+rows = await driver.run("test_one", "test_two") + await driver.run("test_one")
+return rows
+        """
+    )
+    environment = {"EVO": '{"warm_fixtures": ["index"]}'}
+    rows = project.run("-n1" if way == "-n2" else way, environment=environment)
+    assert {row["outcome"] for row in rows} == {"passed"}
+    lines = (project.path / "log").read_text().split("\n")
+    assert lines == ["up", "cold down", "cold down", "down", ""]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("reads", "reads word.txt of the artifact"),
+        ("inbox", "no test uses a fixture 'inbox'"),
+    ],
+)
+def test_unfit_warm_fixture_is_refused(project, name, words):
+    project.tests(WARM)
+    project.drive("return []")
+    settings = json.dumps({"warm_fixtures": [name]})
+    project.run("-n1", status=4, environment={"EVO": settings})
+    assert words in project.output
+
+
+@pytest.mark.parametrize("mode", ["fresh", "workspace"])
+def test_new_interpreters_are_watched_like_forks(project, mode):
+    project.tests(
+        """
+        import os, signal, subprocess, sys, time
+        from pathlib import Path
+        WORD = (Path(__file__).parent / "artifact/word.txt").read_text()
+        def test_word(evo_artifact):
+            assert (evo_artifact / "word.txt").read_text() == "left\\n"
+        def test_kill(evo_trace): os.kill(os.getpid(), signal.SIGKILL)
+        def test_hangs(evo_trace):
+            nap = [sys.executable, "-c", "import time; time.sleep(300)"]
+            pid = subprocess.Popen(nap, start_new_session=True).pid
+            Path(os.environ["PIDS"]).write_text(str(pid))
+            time.sleep(60)
+        """
+    )
+    other = project.pytester.mkdir("other")
+    (other / "word.txt").write_text("left\n")
+    project.drive(
+        f"""
+driver.pool.set_isolation("{mode}", False)
+driver.pool.set_timeouts({{driver.case("test_hangs"): 1.0}})
+left = driver.add(driver.root / "other")
+rows = await driver.run("test_word") + await driver.run("test_word", tree=left)
+rows += await driver.run("test_hangs", "test_word", "test_kill", tree=left)
+return rows + await driver.run("test_it.py::test_gone")
+        """
+    )
+    pids = project.path / "pids"
+    rows = project.run("-n1", environment={"PIDS": str(pids)})
+    assert [row["outcome"] for row in rows] == [
+        "failed",
+        "passed",
+        "timeout",
+        "passed",
+        "crashed",
+        "missing",
+    ]
+    assert "test_hangs" in json.dumps(rows[2]["detail"]["phases"])
+    assert not alive(int(pids.read_text()))

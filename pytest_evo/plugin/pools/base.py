@@ -25,6 +25,7 @@ from pytest_evo.errors import EvoError
 from pytest_evo.errors import MessageRefused
 from pytest_evo.errors import WorkersLost
 from pytest_evo.models import CaseId
+from pytest_evo.models import Json
 from pytest_evo.models import Rollout
 from pytest_evo.models import Tree
 from pytest_evo.models import TreeHash
@@ -100,6 +101,7 @@ class Pool:
         self._groups: Mapping[CaseId, str] = {}
         self._cases: frozenset[CaseId] | None = None
         self._hellos: tuple[messages.Hello, ...] = ()
+        self._late: dict[str, Json] = {}
         self._deaths = 0
         self._lost: Exception | None = None
         self._closed = False
@@ -121,6 +123,13 @@ class Pool:
     ) -> None:
         """How long a case may run, from now on."""
         self._timeouts, self._default_timeout = dict(seconds), default
+
+    def configure(self, **settings: Json) -> None:
+        """Change fields of ``WorkerSettings`` for requests from now on."""
+        self._late.update(settings)
+        for worker in self._workers:
+            if worker.ready:
+                self._send(worker, messages.Configure(settings=settings))
 
     def capacity(self) -> int:
         """How many requests can run at the same time, at least 1."""
@@ -299,6 +308,8 @@ class Pool:
                 self._count_death()
             self._send(worker, messages.Stop(now=True))
             return
+        if self._late:
+            self._send(worker, messages.Configure(settings=self._late))
         self._groups = {
             mark.id: mark.exclusive for mark in hello.marks if mark.exclusive
         }

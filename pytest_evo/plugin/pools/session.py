@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from types import SimpleNamespace
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
