@@ -145,16 +145,23 @@ class Zygote:
         output = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the zygote)
         flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
         script = Path(__file__).with_name("zygote.py")
-        with theirs:
-            process = subprocess.Popen(
-                [sys.executable, *flags, str(script), str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                cwd=spec.invocation_dir,
-                start_new_session=True,
-            )
+        try:
+            with theirs:
+                process = subprocess.Popen(
+                    [sys.executable, *flags, str(script), str(theirs.fileno())],
+                    pass_fds=[theirs.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    cwd=spec.invocation_dir,
+                    start_new_session=True,
+                )
+        except OSError as error:
+            mine.close()
+            output.close()
+            raise EvoError(
+                f"the parent process of fresh rollouts did not start: {error}"
+            ) from error
         zygote = cls(process, Line(mine), output)
         try:
             zygote._line.send(spec)

@@ -8,7 +8,7 @@ import sysconfig
 from pathlib import Path
 from types import ModuleType
 
-_OURS = str(Path(__file__).parents[2])
+_OURS = str(Path(__file__).parents[2])  # the package, not where it lies
 _NEVER = frozenset({"__main__", "__mp_main__", "antigravity", "this"})
 
 

@@ -71,8 +71,14 @@ class Relocation:
                 yield self._argument(arg, invocation_dir)
 
     def _argument(self, arg: str, invocation_dir: str) -> str:
-        """A path or an option's value; relative paths that exist become absolute."""
+        """A path or an option's value.
+
+        Relative paths lead into the copy by themselves, unless the session was started
+        outside of the project.
+        """
         name, colons, rest = arg.partition("::")
+        if self.path(invocation_dir) != invocation_dir:
+            return self.path(name) + colons + rest
         path = os.path.join(invocation_dir, name)  # noqa: PTH118 (may be absolute)
         if name and Path(path).exists():
             moved = self.path(os.path.abspath(path))  # noqa: PTH100 (keep links)

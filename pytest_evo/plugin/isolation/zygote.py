@@ -28,17 +28,22 @@ _PARTS = ("fresh", "freshrun", "installed")
 def main(descriptor: int) -> None:
     """Import what the spec names, then fork a child for every task."""
     package = Path(__file__).parents[3]
-    pristine = sys.path[1:]  # less the folder of this file
+    pristine = [path for path in sys.path if path != str(Path(__file__).parent)]
     sys.path[:] = [*pristine, str(package)]
     with _rewriting() as hook:
         hook.mark_rewrite("pytest_evo")
         fresh, freshrun, installed = (_ours(name) for name in _PARTS)
         line = fresh.Line(socket.socket(fileno=descriptor))
         spec, _ = line.receive()
-        sys.path[:] = [path for path in sys.path if not _inside(path, spec.rootdir)]
+        prefixes = installed.installed_prefixes()
+        sys.path[:] = [
+            path
+            for path in sys.path
+            if f"{path}/".startswith(prefixes) or not _inside(path, spec.rootdir)
+        ]
         hook.mark_rewrite(*spec.rewritten)
         _preload(spec.modules)
-    installed.forget_foreign(installed.installed_prefixes())
+    installed.forget_foreign(prefixes)
     sys.path[:] = [*spec.leading_path, *pristine]
     sys.argv[:] = spec.argv
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -66,7 +71,7 @@ def _rewriting() -> Iterator[Any]:
 
 
 def _inside(path: str, folder: str) -> bool:
-    return os.path.realpath(path).startswith(os.path.realpath(folder) + os.sep)
+    return Path(path).resolve().is_relative_to(Path(folder).resolve())
 
 
 def _preload(names: Iterable[str]) -> None:
@@ -92,6 +97,7 @@ class _Loop:
         self._spec = spec
         self._run_task = run_task
         self._children: set[int] = set()
+        self._selector = selectors.DefaultSelector()
         self._wake, self._waker = os.pipe()
         for end in (self._wake, self._waker):
             os.set_blocking(end, False)
@@ -100,12 +106,11 @@ class _Loop:
 
     def serve(self) -> None:
         """Work until the other end of the line is closed."""
-        selector = selectors.DefaultSelector()
-        selector.register(self._line, selectors.EVENT_READ)
-        selector.register(self._wake, selectors.EVENT_READ)
+        self._selector.register(self._line, selectors.EVENT_READ)
+        self._selector.register(self._wake, selectors.EVENT_READ)
         try:
             while True:
-                for key, _ in selector.select():
+                for key, _ in self._selector.select():
                     if key.fd == self._wake:
                         self._reap()
                     else:
@@ -131,6 +136,7 @@ class _Loop:
             pid = os.fork()
         if pid == 0:
             self._line.close()
+            self._selector.close()
             os.close(self._wake)
             os.close(self._waker)
             self._run_task(task, self._spec, frames, parent)
