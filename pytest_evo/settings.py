@@ -175,7 +175,7 @@ class Settings(_Strict):
     include: Texts = Field(default=(), examples=[["prompts/**", "agent.yml"]])
     file: Annotated[tuple[FileSettings, ...], BeforeValidator(as_tables)] = ()
     max_bytes: Positive = Field(default=5_000_000, examples=[5_000_000])
-    max_files: Positive = Field(default=2_000, examples=[2000])
+    max_files: Positive = Field(default=4_000, examples=[4000])
 
     budget_rollouts: Count | None = Field(default=None, examples=[2000])
     budget_train_rollouts: Count | None = Field(default=None, examples=[1000])

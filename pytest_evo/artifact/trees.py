@@ -8,10 +8,10 @@ Names are kept as they are on disk; nothing is normalised. Byte code (``__pycach
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import stat
 from collections.abc import Iterable
-from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import field
@@ -19,6 +19,8 @@ from pathlib import Path
 
 from pytest_evo.artifact.blobs import BlobStore
 from pytest_evo.artifact.globs import covers
+from pytest_evo.artifact.links import leads_out
+from pytest_evo.artifact.links import link_problem
 from pytest_evo.artifact.patches import Change
 from pytest_evo.artifact.patches import changes
 from pytest_evo.artifact.patches import diff
@@ -32,7 +34,6 @@ __all__ = [
     "changes",
     "diff",
     "is_left_out",
-    "leads_out",
     "left_out",
     "make_tree",
     "remove",
@@ -45,8 +46,8 @@ _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _READ = os.O_RDONLY | _NO_FOLLOW | getattr(os, "O_NONBLOCK", 0)
 _READ |= getattr(os, "O_BINARY", 0)
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW | getattr(os, "O_BINARY", 0)
-_MOST_HOPS = 40
 _DEEPEST = 100
+_BIG = 1 << 18
 
 
 # -- naming --------------------------------------------------------------------------
@@ -136,12 +137,9 @@ class _Reader:
     folders: int = 0
 
     def tree(self) -> Tree:
-        for path in self.links:
-            if leads_out(path, self.links):
-                raise ArtifactProblem(
-                    f"{path!r} is a link that leaves the artifact: it points to "
-                    f"{self.links[path]!r}. Remove the link, or copy the file."
-                )
+        problem = link_problem(self.links)
+        if problem:
+            raise ArtifactProblem(problem)
         self._store()
         entries = self.entries
         return make_tree(_narrowed(entries, self.include) if self.include else entries)
@@ -222,12 +220,6 @@ class _Reader:
 
     def _link(self, path: str, target: str) -> None:
         _checked(target, f"the link {path} to ")
-        if os.path.isabs(target):  # noqa: PTH117, a target is a text
-            raise ArtifactProblem(
-                f"{path!r} is a link with an absolute target, {target!r}: a copy of "
-                "the artifact would still read the original. Make it relative, or "
-                "copy the file."
-            )
         self.links[path] = target
         self._add(TreeEntry(path, "link", 0o777, target=target))
 
@@ -267,33 +259,6 @@ class _Reader:
 
 
 _KINDS = {stat.S_IFREG: "file", stat.S_IFDIR: "dir", stat.S_IFLNK: "link"}
-
-
-def leads_out(path: str, links: Mapping[str, str]) -> bool:
-    """Whether a relative link, followed like the kernel would, leaves the tree.
-
-    Links on the way are followed too. A loop or a missing target leads nowhere, so
-    not out.
-    """
-    place = path.split("/")[:-1]
-    todo = links[path].split("/")[::-1]
-    hops = 0
-    while todo and hops < _MOST_HOPS:
-        part = todo.pop()
-        if part in ("", "."):
-            continue
-        if part == "..":
-            if not place:
-                return True
-            place.pop()
-            continue
-        target = links.get("/".join((*place, part)))
-        if target is None:
-            place.append(part)
-        else:
-            hops += 1
-            todo += target.split("/")[::-1]
-    return False
 
 
 def _checked(name: str, prefix: str) -> str:
@@ -364,15 +329,29 @@ def _write(entry: TreeEntry, blobs: BlobStore, path: str) -> None:
         else:
             handle = os.open(path, _WRITE, 0o600)
             with open(handle, "wb", buffering=0) as file:  # noqa: PTH123
-                left = memoryview(blobs.get(entry.blob))
-                while left:
-                    left = left[file.write(left) :]
+                _write_all(file, blobs.get(entry.blob))
                 os.chmod(path if os.name == "nt" else handle, entry.mode)  # noqa: PTH101
     except FileExistsError as error:
         raise ArtifactProblem(
             f"{entry.path!r} and another name of this version are the same on this "
             "file system (upper and lower case, or the form of accents). Rename one."
         ) from error
+
+
+def _write_all(file: io.FileIO, data: bytes) -> None:
+    """Write bytes; long stretches of zeros in big files become holes again."""
+    if len(data) <= _BIG:
+        left = memoryview(data)
+        while left:
+            left = left[file.write(left) :]
+        return
+    for start in range(0, len(data), _BIG):
+        chunk = data[start : start + _BIG]
+        if chunk.count(0) == len(chunk):
+            file.seek(len(chunk), os.SEEK_CUR)
+        else:
+            _write_all(file, chunk)
+    file.truncate(len(data))
 
 
 def _check_entries(tree: Tree) -> None:

@@ -12,8 +12,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from pytest_evo.artifact.blobs import MemoryBlobs
+from pytest_evo.artifact.links import leads_out
 from pytest_evo.artifact.trees import changes
-from pytest_evo.artifact.trees import leads_out
 from pytest_evo.artifact.trees import left_out
 from pytest_evo.artifact.trees import make_tree
 from pytest_evo.artifact.trees import remove
@@ -237,7 +237,7 @@ def test_leads_out_follows_links_like_the_kernel(links, out):
 def test_snapshot_refuses_links_that_leave(tmp_path, target):
     source = write(tmp_path / "a", {"sub/x": "1"})
     (source / "link").symlink_to(target)
-    with pytest.raises(ArtifactProblem, match="link that leaves the artifact"):
+    with pytest.raises(ArtifactProblem, match="a link that leaves the artifact"):
         snapshot(source, MemoryBlobs())
 
 
@@ -303,6 +303,32 @@ def test_a_sparse_file_over_the_limit_is_not_read(tmp_path):
         file.truncate(1 << 40)
     with pytest.raises(ArtifactProblem, match="'huge' alone has 1099511627776"):
         snapshot(source, MemoryBlobs(), max_bytes=5_000_000)
+
+
+def test_all_links_that_leave_are_told_at_once(tmp_path):
+    source = write(tmp_path / "a", {"x": "1"})
+    for number in range(7):
+        (source / f"l{number}").symlink_to("../gone")
+    (source / "abs").symlink_to("/etc/passwd")
+    with pytest.raises(ArtifactProblem) as caught:
+        snapshot(source, MemoryBlobs())
+    assert "'l0' -> '../gone', 'l1'" in str(caught.value)
+    assert "and 2 more" in str(caught.value)
+    assert "'abs' -> '/etc/passwd': a link with an absolute" in str(caught.value)
+
+
+def test_a_sparse_file_stays_sparse(tmp_path):
+    source = write(tmp_path / "a", {"x": "1"})
+    with (source / "sparse").open("wb") as file:
+        file.write(b"start")
+        file.seek(20_000_000)
+        file.write(b"end")
+        file.truncate(30_000_001)
+    blobs = MemoryBlobs()
+    restore(snapshot(source, blobs), blobs, tmp_path / "b")
+    copy = tmp_path / "b" / "sparse"
+    assert copy.read_bytes() == (source / "sparse").read_bytes()
+    assert copy.stat().st_blocks * 512 < 2_000_000
 
 
 def test_restore_refuses_a_directory_that_holds_something(tmp_path):
