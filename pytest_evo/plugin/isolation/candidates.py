@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from pytest_evo.artifact.links import leads_out
 from pytest_evo.artifact.removal import remove
-from pytest_evo.artifact.trees import leads_out
 from pytest_evo.errors import EvoError
 from pytest_evo.models import TreeEntry
 

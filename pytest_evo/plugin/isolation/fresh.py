@@ -29,6 +29,7 @@ from _pytest.assertion.rewrite import AssertionRewritingHook
 
 from pytest_evo.errors import EvoError
 from pytest_evo.models import CaseId
+from pytest_evo.plugin.isolation.installed import attribute
 from pytest_evo.plugin.isolation.installed import installed_prefixes
 from pytest_evo.plugin.isolation.installed import is_installed
 
@@ -84,8 +85,7 @@ def describe_session(config: pytest.Config) -> ZygoteSpec:
     for name, module in list(sys.modules.items()):
         if is_installed(name, module, prefixes):
             modules.append(name)
-            loader = getattr(module, "__loader__", None)
-            if isinstance(loader, AssertionRewritingHook):
+            if isinstance(attribute(module, "__loader__"), AssertionRewritingHook):
                 rewritten.append(name)
     given: Mapping[str, Any] | None = getattr(config, "workerinput", None)
     started = (given or {}).get("mainargv") or sys.argv

@@ -7,6 +7,7 @@ import sys
 import sysconfig
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 _OURS = str(Path(__file__).parents[2])  # the package, not where it lies
 _NEVER = frozenset({"__main__", "__mp_main__", "antigravity", "this"})
@@ -23,13 +24,19 @@ def installed_prefixes() -> tuple[str, ...]:
     return tuple(f"{name}/" for name in sorted(found | resolved | {_OURS}))
 
 
+def attribute(module: object, name: str) -> Any:
+    """A module's own attribute; asking a lazy module would load it."""
+    names = getattr(module, "__dict__", None)
+    return names.get(name) if isinstance(names, dict) else None
+
+
 def is_installed(name: str, module: ModuleType, prefixes: tuple[str, ...]) -> bool:
     """Whether importing the module anew, by its name, reads nothing of the project."""
-    origin = getattr(module, "__file__", None)
+    origin = attribute(module, "__file__")
     if name in _NEVER or not isinstance(origin, str):
         return False
-    spec = getattr(module, "__spec__", None)
-    if spec is None or spec.name != name:  # made by hand, or an alias
+    spec = attribute(module, "__spec__")
+    if getattr(spec, "name", None) != name:  # made by hand, or an alias
         return False
     return origin.startswith(prefixes)
 
@@ -40,8 +47,8 @@ def forget_foreign(prefixes: tuple[str, ...]) -> list[str]:
         name
         for name, module in list(sys.modules.items())
         if name not in _NEVER
-        and isinstance(getattr(module, "__file__", None), str)
-        and not str(module.__file__).startswith(prefixes)
+        and isinstance(origin := attribute(module, "__file__"), str)
+        and not origin.startswith(prefixes)
     ]
     for name in gone:
         del sys.modules[name]

@@ -28,6 +28,7 @@ from typing import Any
 import _pytest
 
 from pytest_evo.models import Reach
+from pytest_evo.plugin.isolation.installed import attribute
 from pytest_evo.plugin.isolation.paths import below
 from pytest_evo.plugin.isolation.paths import is_foreign_folder
 from pytest_evo.plugin.isolation.paths import Resolver
@@ -144,7 +145,7 @@ class Recorder:
         """Stop what ``listen`` started; modules loaded before it count too."""
         notes = self._stop()
         for module in list(sys.modules.values()):
-            origin = getattr(module, "__file__", None)
+            origin = attribute(module, "__file__")
             if isinstance(origin, str) and not origin.startswith(self._foreign):
                 notes.reads.add(origin)
         self._carried = _Notes()
@@ -168,14 +169,22 @@ class Recorder:
 
     # -- events --------------------------------------------------------------------
 
-    def hook(self, event: str, args: tuple[Any, ...]) -> None:
-        """The audit hook. It must not raise: that would fail the audited call."""
-        notes = self._notes
-        if notes is None:
-            return
-        handler = self._handlers.get(event)
-        if handler is not None:
-            handler(notes, args)
+    def install(self) -> None:
+        """Add the hook; it stays for the life of the process.
+
+        It is a plain function with its names at hand: every audited call runs it. It
+        must not raise, that would fail the audited call.
+        """
+        handler_of = self._handlers.get
+
+        def note(event: str, args: tuple[Any, ...]) -> None:
+            handler = handler_of(event)
+            if handler is not None:
+                notes = self._notes
+                if notes is not None:
+                    handler(notes, args)
+
+        sys.addaudithook(note)
 
     def _on_open(self, notes: _Notes, args: tuple[Any, ...]) -> None:
         given, mode, flags = args
@@ -242,7 +251,7 @@ class Recorder:
 def recorder() -> Recorder:
     """The recorder of this process; the first call installs the hook."""
     made = Recorder()
-    sys.addaudithook(made.hook)
+    made.install()
     return made
 
 

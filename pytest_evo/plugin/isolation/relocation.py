@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_evo.plugin.isolation.fresh import ZygoteSpec
+from pytest_evo.plugin.isolation.installed import attribute
 
 _PATH_LISTS = ("PYTHONPATH",)
 
@@ -47,7 +48,7 @@ class Relocation:
         os.chdir(self.path(os.getcwd()))  # noqa: PTH109 (as spelled)
         sys.path[:] = [self.path(entry) for entry in sys.path]
         for name, module in list(sys.modules.items()):
-            mapping: Any = getattr(module, "MAPPING", None)
+            mapping: Any = attribute(module, "MAPPING")
             if name.startswith("__editable__") and isinstance(mapping, dict):
                 mapping.update({key: self.path(mapping[key]) for key in mapping})
 
