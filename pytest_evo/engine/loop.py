@@ -76,8 +76,8 @@ class Prospect:
     noise: int
     reserve: int
     left: int | None
-    proposals: int
-    validations: int
+    proposals: int | None  # None: rollouts are not limited
+    validations: int | None
     excluded: int
     maybe_cached: int
 
@@ -160,7 +160,7 @@ class Loop:
             await self._measure_final(setup)
         except (Interrupted, WorkersLost) as why:
             if self.state.population:
-                self._append_stop(_short(why), str(why), complete=False)
+                self._append_stop(self._short(why), str(why), complete=False)
             raise
         return self._outcome(self._append_stop(reason, "", complete=True))
 
@@ -347,6 +347,11 @@ class Loop:
     def _outcome(self, stop: RunStopped) -> RunEnd:
         return RunEnd(stop, self.winner, self._final, self.state.population)
 
+    def _short(self, why: Exception) -> str:
+        if isinstance(why, WorkersLost) and not self._stop_request.requested:
+            return "workers lost"
+        return "interrupted"
+
     # -- scopes ----------------------------------------------------------------------
 
     def _open(self, scope: str, iteration: int) -> ScopeLog:
@@ -404,7 +409,3 @@ def as_record(candidate: Candidate, status: Status) -> CandidateRecorded:
         changelog=candidate.changelog,
         data=candidate.data,
     )
-
-
-def _short(why: Exception) -> str:
-    return "workers lost" if isinstance(why, WorkersLost) else "interrupted"

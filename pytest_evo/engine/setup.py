@@ -149,14 +149,18 @@ def make_setup(
     return setup
 
 
-def check_budget(setup: Setup, left: int | None, least: int) -> tuple[int, int]:
+def check_budget(
+    setup: Setup, left: int | None, least: int
+) -> tuple[int | None, int | None]:
     """How many proposals and validations the rest of the budget buys.
+
+    None where rollouts are not limited.
 
     Raises:
         BudgetProblem: fewer than ``least`` proposals.
     """
     if left is None:
-        return (10**9, 10**9)
+        return None, None
     validation = setup.cost(setup.val)
     per_proposal = setup.batch * max(1, setup.repeats)
     proposals = max(0, left - validation) // per_proposal

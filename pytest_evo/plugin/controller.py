@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -134,11 +135,23 @@ def make_task(config: pytest.Config) -> Task:
         )
     schema = schema_of(settings)
     artifact = check_artifact(config, schema)
+    _refuse_own_files_inside(config.rootpath, artifact, settings)
     name = proposer_name(settings, schema)
     proposer = hooks.make_proposer(config, name) or load_proposer(
         name, settings, schema, config.rootpath
     )
     return Task(config, settings, schema, artifact, proposer, name, resume)
+
+
+def _refuse_own_files_inside(rootdir: Path, artifact: Path, settings: Settings) -> None:
+    for name in ("run_dir", "reports"):
+        place = (rootdir / getattr(settings, name)).resolve()
+        if place.is_relative_to(artifact.resolve()):
+            raise SettingsProblem(
+                f"{name} = {getattr(settings, name)!r} is inside the artifact "
+                f"{settings.artifact!r}, so every run would change what it optimises. "
+                f"Type --evo-{name.replace('_', '-')}=DIR with a directory outside it."
+            )
 
 
 def _refuse_what_is_not_there(settings: Settings) -> None:

@@ -207,6 +207,8 @@ class Evolution:
         except WorkersLost as lost:
             self.problems.append(str(lost))
             status = ExitCode.INCOMPLETE
+            if self._stop_early:
+                status = ExitCode.INTERRUPTED
         finally:
             self._display.close()
             if loop.state.population:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,6 +15,7 @@ import pytest
 from pydantic import ValidationError
 
 import pytest_evo
+from pytest_evo.artifact.checks import check_start
 from pytest_evo.artifact.trees import snapshot
 from pytest_evo.errors import RunDirectoryProblem
 from pytest_evo.errors import SuiteProblem
@@ -142,17 +144,28 @@ def create_run(
     )
     lock = directory.lock(clock.now())
     lock.acquire()
-    blobs, trees = directory.blobs(), directory.trees()
-    start = trees.put(
-        snapshot(
-            artifact,
-            blobs,
-            include=schema.include,
-            max_bytes=schema.max_bytes,
-            max_files=schema.max_files,
-        )
-    )
+    try:
+        start = _keep_start(directory, schema, artifact)
+    except BaseException:
+        lock.release()
+        shutil.rmtree(directory.path, ignore_errors=True)  # it never began
+        raise
     return _open(directory.update(start_tree=start), lock, clock, start, False)
+
+
+def _keep_start(
+    directory: RunDirectory, schema: ArtifactSchema, artifact: Path
+) -> TreeHash:
+    blobs = directory.blobs()
+    tree = snapshot(
+        artifact,
+        blobs,
+        include=schema.include,
+        max_bytes=schema.max_bytes,
+        max_files=schema.max_files,
+    )
+    check_start(tree, blobs, schema)
+    return directory.trees().put(tree)
 
 
 def resume_run(directory: RunDirectory) -> RunFiles:

@@ -44,8 +44,8 @@ class HeaderFacts:
     baseline: int  # rollouts
     noise: int
     reserve: int
-    proposals_left: int
-    validations_left: int
+    proposals_left: int | None  # None: rollouts are not limited
+    validations_left: int | None
     excluded: int = 0
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -102,11 +102,7 @@ def header_lines(facts: HeaderFacts, *, ascii_only: bool = False) -> list[Line]:
             f"baseline {facts.baseline:,}, noise {facts.noise:,}, final measurement "
             f"{facts.reserve:,} = {fixed:,} rollouts",
         ),
-        (
-            "leaves",
-            f"about {count(facts.proposals_left, 'proposal')} "
-            f"and {count(facts.validations_left, 'validation')}",
-        ),
+        ("leaves", _prospect(facts)),
     ]
     lines = [
         Line(f"{name + ':':<11}{visible(text, ascii_only=ascii_only)}")
@@ -119,6 +115,13 @@ def header_lines(facts: HeaderFacts, *, ascii_only: bool = False) -> list[Line]:
         for x in facts.warnings
     ]
     return lines
+
+
+def _prospect(facts: HeaderFacts) -> str:
+    if facts.proposals_left is None or facts.validations_left is None:
+        return "rollouts are not limited"
+    proposals = count(facts.proposals_left, "proposal")
+    return f"about {proposals} and {count(facts.validations_left, 'validation')}"
 
 
 def progress_line(state: ProgressState) -> str:
