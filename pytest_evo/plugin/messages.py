@@ -38,6 +38,8 @@ from pytest_evo.models import TreeHash
 
 VERSION = 1
 NO_REACH = Reach()
+UNKNOWN_REACH = Reach(exact=False)
+"""Of a rollout whose process could not tell: it may have read anything."""
 _LENGTH = 4  # bytes of the header's length
 
 

@@ -409,7 +409,13 @@ class Server:
                 outcome = Outcome.CRASHED
             payload = self._launcher.report(outcome, seconds, how, log)
             self._tell(
-                messages.Finished(leg.run.id, case, repeat, payload=payload),
+                messages.Finished(
+                    leg.run.id,
+                    case,
+                    repeat,
+                    reach=messages.UNKNOWN_REACH,
+                    payload=payload,
+                )
             )
         if leg.ending != "timeout":
             if leg.ending == "stuck":
@@ -422,7 +428,14 @@ class Server:
         payload = self._launcher.report(Outcome.LOST, 0.0, why, log)
         for case, repeat, _ in todo:
             self._tell(
-                messages.Finished(run.id, case, repeat, started=False, payload=payload)
+                messages.Finished(
+                    run.id,
+                    case,
+                    repeat,
+                    started=False,
+                    reach=messages.UNKNOWN_REACH,
+                    payload=payload,
+                )
             )
         todo.clear()
 

@@ -75,8 +75,10 @@ class WorkerPlugin:
             self._errors.append(f"{report.nodeid}\n{report.longreprtext}"[:10_000])
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+    def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
         """Serve instead of running the collected items once."""
+        if self._config.option.collectonly:
+            return None
         directory = Path(tempfile.mkdtemp(prefix="evo-"))
         self._warm = WarmFixtures(session)
         hello, items = self._introduce(session)

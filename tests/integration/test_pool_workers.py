@@ -196,3 +196,10 @@ def test_cases_that_no_worker_knows_are_missing(project):
     rows = project.run("-n1")
     assert outcomes(rows) == {"test_gone": "missing", "test_one": "passed"}
     assert json.dumps(rows)
+
+
+@pytest.mark.parametrize("way", ["-n0", "-n1"])
+def test_only_collecting_runs_no_engine(project, way):
+    project.tests("def test_one(): pass")
+    project.drive("return [1]")
+    assert project.run(way, "--collect-only") is None

@@ -84,8 +84,9 @@ class Pool:
         self.concurrency = concurrency
         self.seed = 0
         self.finished_rollouts = 0
+        """How many rollouts have been run, for the last line."""
         self._grace = grace
-        self._notice = notice
+        self.notice = notice
         self._mode, self._mount = Mode.FORK, False
         self._timeouts: Mapping[CaseId, float] = {}
         self._default_timeout = 300.0
@@ -281,14 +282,14 @@ class Pool:
         try:
             message = messages.decode(data)
         except MessageRefused as error:
-            self._notice(f"worker {worker.name}: {error}")
+            self.notice(f"worker {worker.name}: {error}")
             worker.kill()
             return
         match message:
             case messages.Hello():
                 self._welcome(worker, message)
             case messages.Log(text=text):
-                self._notice(f"worker {worker.name}: {text}")
+                self.notice(f"worker {worker.name}: {text}")
             case messages.Need(hashes=hashes):
                 if self._blob is not None:
                     for sha in hashes:
@@ -296,7 +297,7 @@ class Pool:
             case messages.Started() | messages.Finished() | messages.Done():
                 self._follow(worker, message)
             case _:
-                self._notice(f"worker {worker.name} sent {message.kind!r}")
+                self.notice(f"worker {worker.name} sent {message.kind!r}")
 
     def _welcome(self, worker: Worker, hello: messages.Hello) -> None:
         worker.hello = hello
@@ -304,7 +305,7 @@ class Pool:
         if self._closed or (self._cases is not None and cases != self._cases):
             worker.dismissed = True
             if not self._closed:
-                self._notice(f"worker {worker.name} collected other cases; not used")
+                self.notice(f"worker {worker.name} collected other cases; not used")
                 self._count_death()
             self._send(worker, messages.Stop(now=True))
             return
@@ -350,7 +351,7 @@ class Pool:
             self._retire(flight)
         if self._closed or worker.dismissed:
             return
-        self._notice(f"worker {worker.name} died")
+        self.notice(f"worker {worker.name} died")
         self._clear_away(worker)
         self._count_death()
 
@@ -387,7 +388,7 @@ class Pool:
         for worker in self._workers:
             for flight in worker.flights.values():
                 if now > flight.heard + flight.limit + self._patience:
-                    self._notice(f"worker {worker.name} is silent; it is killed")
+                    self.notice(f"worker {worker.name} is silent; it is killed")
                     worker.kill()
                     flight.heard = now
         self._loop.call_later(_WATCH, self._watch)

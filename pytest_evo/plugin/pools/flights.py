@@ -127,6 +127,7 @@ class Flight:
             outcome=outcome,
             score=None,
             attempt=request.attempt,
+            reach=messages.UNKNOWN_REACH,
             worker=self.worker or "",
             detail=Detail((Phase("call", outcome.value, 0.0, why),)),
             started=started,

@@ -42,6 +42,8 @@ class InProcessSession(EngineSession):
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Any:
         """Serve until the engine has ended, then see how."""
+        if self._config.option.collectonly:
+            return (yield)
         self._signals.install()
         broken_off = True
         self._engine.start()

@@ -10,7 +10,6 @@ import contextlib
 import os
 import signal
 from collections.abc import Callable
-from collections.abc import Generator
 from collections.abc import Mapping
 from typing import Any
 
@@ -87,8 +86,10 @@ class XdistSession(EngineSession):
         return self._scheduler
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtestloop(self) -> Generator[None, Any, Any]:
+    def pytest_runtestloop(self) -> Any:
         """Run xdist's loop, then see how the engine ended."""
+        if self._config.option.collectonly:
+            return (yield)
         self._signals.install()
         self._engine.start()
         broken_off = True

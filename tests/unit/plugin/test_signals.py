@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from pytest_evo.plugin import signals
+
+
+@pytest.fixture(autouse=True)
+def handlers():
+    before = {number: signal.getsignal(number) for number in signals.STOPPERS}
+    yield before
+    signals.restore()
+    assert {number: signal.getsignal(number) for number in before} == before
+
+
+def test_first_signal_is_soft_and_the_second_is_not():
+    calls = []
+    stops = signals.StopSignals(lambda: calls.append("soft"), lambda: calls.append(2))
+    stops.install()
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert (calls, stops.count) == (["soft"], 1)
+    with pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGINT)
+    assert calls == ["soft", 2]
+
+
+def test_ignored_signals_change_nothing():
+    signals.ignore_stops()
+    for number in signals.STOPPERS:
+        os.kill(os.getpid(), number)
+
+
+def test_handlers_come_back_after_several_changes(handlers):
+    signals.ignore_stops()
+    signals.StopSignals(lambda: None, lambda: None).install()
+    signals.restore()
+    assert signal.getsignal(signal.SIGINT) is handlers[signal.SIGINT]
