@@ -30,6 +30,7 @@ from pytest_evo.plugin import messages
 from pytest_evo.plugin import processes
 from pytest_evo.plugin import signals
 from pytest_evo.plugin.child import prepare_child
+from pytest_evo.plugin.declared import declared
 from pytest_evo.plugin.emitting import FrameEmitter
 from pytest_evo.plugin.environment import enter_environment
 from pytest_evo.plugin.environment import rollout_environment
@@ -38,7 +39,7 @@ from pytest_evo.plugin.frames import FrameWriter
 from pytest_evo.plugin.isolation import mount
 from pytest_evo.plugin.isolation.candidates import quiet_bytecode
 from pytest_evo.plugin.itemrun import ItemRunner
-from pytest_evo.plugin.serving import Todo
+from pytest_evo.plugin.launcher import Todo
 
 TOKEN_VARIABLE = "PYTEST_EVO_PROCESS"
 _LOG_BYTES = 20_000
@@ -205,6 +206,7 @@ class ForkedChild:
         self._items = items
         self._runner = ItemRunner(session.config, session)
         self._parent = os.getpid()
+        declared(session.config)  # read now, not in every child
 
     def start(
         self,

@@ -38,10 +38,10 @@ from pytest_evo.plugin.isolation.fresh import FreshTask
 from pytest_evo.plugin.isolation.fresh import Zygote
 from pytest_evo.plugin.isolation.workspace import Workspace
 from pytest_evo.plugin.isolation.workspace import Workspaces
+from pytest_evo.plugin.launcher import Subject
+from pytest_evo.plugin.launcher import Todo
 from pytest_evo.plugin.messages import Mode
 from pytest_evo.plugin.rawrollout import RawRollout
-from pytest_evo.plugin.serving import Subject
-from pytest_evo.plugin.serving import Todo
 
 _STATUS_SECONDS = 1.0  # how long the zygote may take to tell how a child ended
 

@@ -37,6 +37,8 @@ from pytest_evo.models import TreeEntry
 from pytest_evo.models import TreeHash
 
 VERSION = 1
+DIRECTORY_PREFIX = "evo-"
+"""How the names of workers' temporary directories begin."""
 NO_REACH = Reach()
 UNKNOWN_REACH = Reach(exact=False)
 """Of a rollout whose process could not tell: it may have read anything."""

@@ -79,7 +79,7 @@ class WorkerPlugin:
         """Serve instead of running the collected items once."""
         if self._config.option.collectonly:
             return None
-        directory = Path(tempfile.mkdtemp(prefix="evo-"))
+        directory = Path(tempfile.mkdtemp(prefix=messages.DIRECTORY_PREFIX))
         self._warm = WarmFixtures(session)
         hello, items = self._introduce(session)
         launcher = CaseLauncher(

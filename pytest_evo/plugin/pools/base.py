@@ -9,16 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import shutil
-import socket
 import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator
 from collections.abc import Callable
 from collections.abc import Mapping
-from dataclasses import dataclass
-from dataclasses import field
 from typing import TypeAlias
 
 from pytest_evo.errors import EvoError
@@ -30,34 +26,14 @@ from pytest_evo.models import Rollout
 from pytest_evo.models import Tree
 from pytest_evo.models import TreeHash
 from pytest_evo.plugin import messages
-from pytest_evo.plugin import processes
 from pytest_evo.plugin.links import Link
 from pytest_evo.plugin.messages import Mode
 from pytest_evo.plugin.pools.flights import Flight
-from pytest_evo.plugin.pools.flights import Run
+from pytest_evo.plugin.pools.roster import Worker
 from pytest_evo.protocols import Request
 
 _WATCH = 0.5  # seconds between looks for silent workers
-_SWEEP = 0.3  # seconds until the test processes of a dead worker have ended
 Notice: TypeAlias = Callable[[str], None]
-
-
-@dataclass(eq=False)
-class Worker:
-    """A worker as the pool knows it."""
-
-    name: str
-    link: Link
-    kill: Callable[[], None]
-    joined: float
-    hello: messages.Hello | None = None
-    flights: dict[str, Flight] = field(default_factory=dict)
-    dismissed: bool = False
-
-    @property
-    def ready(self) -> bool:
-        """Whether it can take requests."""
-        return self.hello is not None and not self.dismissed
 
 
 class Pool:
@@ -352,7 +328,7 @@ class Pool:
         if self._closed or worker.dismissed:
             return
         self.notice(f"worker {worker.name} died")
-        self._clear_away(worker)
+        worker.clear_away()
         self._count_death()
 
     def _count_death(self) -> None:
@@ -365,20 +341,6 @@ class Pool:
                     "pytest -n 0 -k NAME"
                 )
             )
-
-    def _clear_away(self, worker: Worker) -> None:
-        """End what a dead worker's test processes have started, remove its files."""
-        hello = worker.hello
-        if hello is None or hello.host != socket.gethostname():
-            return
-
-        def clear() -> None:
-            processes.sweep_leaders((), hello.token.encode())
-            shutil.rmtree(hello.directory, ignore_errors=True)
-
-        timer = threading.Timer(_SWEEP, clear)
-        timer.daemon = True
-        timer.start()
 
     def _watch(self) -> None:
         """Kill workers that should have said something."""
@@ -462,6 +424,3 @@ class Pool:
             worker.link.send(messages.encode(message))
         except OSError:
             self._post(worker, None)
-
-
-__all__ = ["Pool", "Run", "Worker"]

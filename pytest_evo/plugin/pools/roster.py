@@ -1,0 +1,52 @@
+"""Workers as the pool knows them."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from dataclasses import field
+from pathlib import Path
+
+from pytest_evo.plugin import processes
+from pytest_evo.plugin.links import Link
+from pytest_evo.plugin.messages import DIRECTORY_PREFIX
+from pytest_evo.plugin.messages import Hello
+from pytest_evo.plugin.pools.flights import Flight
+
+_SWEEP = 0.3  # seconds until the test processes of a dead worker have ended
+
+
+@dataclass(eq=False)
+class Worker:
+    """A worker as the pool knows it."""
+
+    name: str
+    link: Link
+    kill: Callable[[], None]
+    joined: float
+    hello: Hello | None = None
+    flights: dict[str, Flight] = field(default_factory=dict)
+    dismissed: bool = False
+
+    @property
+    def ready(self) -> bool:
+        """Whether it can take requests."""
+        return self.hello is not None and not self.dismissed
+
+    def clear_away(self) -> None:
+        """The worker died: end what its test processes started, remove its files."""
+        hello = self.hello
+        if hello is None or hello.host != socket.gethostname():
+            return
+
+        def clear() -> None:
+            processes.sweep_leaders((), hello.token.encode())
+            shutil.rmtree(hello.directory, ignore_errors=True)
+
+        if hello.token and Path(hello.directory).name.startswith(DIRECTORY_PREFIX):
+            timer = threading.Timer(_SWEEP, clear)
+            timer.daemon = True
+            timer.start()
