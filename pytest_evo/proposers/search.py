@@ -105,8 +105,6 @@ class SearchProposer:
         space = KnobSpace.of([known.knob for known in request.knobs])
         if not space.axes:
             raise ProposerExhausted("the search proposer has no knob to turn")
-        if request.feedback is not None:
-            request.rng.getrandbits(64)  # the refused answer again would be no answer
         base = {
             axis.name: cast(Value, known.value)
             for axis, known in zip(space.axes, request.knobs, strict=True)
@@ -153,7 +151,8 @@ class _Choice:
 
     def move(self) -> Move:
         """The setting to try."""
-        directed = self._directed()
+        # a direction is no matter of chance: refused once, it would be refused again
+        directed = None if self._request.feedback else self._directed()
         if directed is not None and self._is_new(directed.values):
             return directed
         origin, evidence = self._origin()

@@ -6,9 +6,9 @@ anew for every question, so an answer follows from observations and seed alone.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any
 
 from pytest_evo.errors import SettingsProblem
@@ -62,6 +62,7 @@ class Suggestions:
 
     def __init__(self) -> None:
         self._kept: list[_Kept] = []  # least recently used first
+        self._lock = Lock()  # slots ask from threads of their own
 
     def ask(
         self, space: KnobSpace, observations: Sequence[Observation], seed: int
@@ -72,13 +73,21 @@ class Suggestions:
             SettingsProblem: optuna is not installed.
         """
         optuna = load_optuna()
+        with self._lock:
+            return self._ask(optuna, space, observations, seed)
+
+    def _ask(
+        self,
+        optuna: Any,
+        space: KnobSpace,
+        observations: Sequence[Observation],
+        seed: int,
+    ) -> list[Values]:
         distributions = {axis.name: _distribution(optuna, axis) for axis in space.axes}
         study = self._study(optuna, space, observations, distributions)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # multivariate is marked experimental
-            study.sampler = optuna.samplers.TPESampler(
-                multivariate=True, constant_liar=False, n_startup_trials=0, seed=seed
-            )
+        study.sampler = optuna.samplers.TPESampler(
+            constant_liar=False, n_startup_trials=0, seed=seed
+        )
         found: list[Values] = []
         for _ in range(_ASKED):
             trial = study.ask(fixed_distributions=distributions)
