@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import pytest
+
+from pytest_evo.models import ChangelogEntry
+from pytest_evo.models import Proposal
+from pytest_evo.proposers.patches import load_patch
+from pytest_evo.proposers.patches import parse_diff
+from pytest_evo.proposers.scripted import FunctionProposer
+from pytest_evo.proposers.scripted import PatchProposer
+from pytest_evo.proposers.search import SearchProposer
+from pytest_evo.testing.proposer_contract import ProposerContract
+
+
+class TestSearch(ProposerContract):
+    @pytest.fixture
+    def proposer(self):
+        return SearchProposer()
+
+
+class TestPatches(ProposerContract):
+    @pytest.fixture
+    def proposer(self, tmp_path_factory):
+        root = tmp_path_factory.mktemp("patches")
+        for number in (1, 2):
+            folder = root / f"{number:02}"
+            folder.mkdir()
+            (folder / "prompt.md").write_text(f"Version {number}.\n")
+        diff = (
+            b"--- prompt.md\n+++ prompt.md\n@@ -1 +1 @@\n-Answer the question.\n+Hm\n"
+        )
+        return PatchProposer(
+            [
+                load_patch(root / "01"),
+                load_patch(root / "02"),
+                parse_diff("03.patch", diff),
+            ]
+        )
+
+
+class TestFunction(ProposerContract):
+    @pytest.fixture
+    def proposer(self):
+        def propose(request):
+            prompt = request.workspace / "artifact" / "prompt.md"
+            prompt.write_text(prompt.read_text() + f"{request.iteration}\n")
+            return "says more"
+
+        return FunctionProposer(propose)
+
+
+class TestAsyncFunction(ProposerContract):
+    @pytest.fixture
+    def proposer(self):
+        async def propose(request):
+            prompt = request.workspace / "artifact" / "prompt.md"
+            prompt.write_text(prompt.read_text() + f"{request.iteration}\n")
+            return Proposal((ChangelogEntry("prompt.md", "says more"),))
+
+        return FunctionProposer(propose)
