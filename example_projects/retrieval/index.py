@@ -201,22 +201,17 @@ class Index:
         self._weights: dict[str, BM25] = {}
 
     @cached_property
-    def ids(self) -> tuple[str, ...]:
-        """Id of each passage."""
-        return tuple(passage.id for passage in load_passages())
-
-    @cached_property
     def kinds(self) -> NDArray[np.str_]:
         """Kind of each passage: module, class, function, method or topic."""
         return np.array([passage.kind for passage in load_passages()])
 
     @cached_property
-    def dots(self) -> NDArray[np.int32]:
+    def dots(self) -> NDArray[np.int64]:
         """How many dots the name of each passage has."""
-        return np.array([name.count(".") for name in self.ids], dtype=np.int32)
+        return np.array([passage.id.count(".") for passage in load_passages()])
 
     def __len__(self) -> int:
-        return len(self.ids)
+        return len(load_passages())
 
     def postings(self, field: str, analyser: str = "tokens") -> Postings:
         """Postings of a field, from memory, from disk, or counted now."""

@@ -18,12 +18,16 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-# Stemmer is for the steps, too: what they import is loaded before a test run forks.
+# Stemmer is for the steps: what they import is loaded before a test run forks.
 import bm25s
 import numpy as np
 import Stemmer
+from corpus import load_passages
 from index import Index
 from index import Scores
+
+# The progress bars of bm25s load multiprocessing at first use: once, not in every fork.
+bm25s.tokenize("", show_progress=False)
 
 ANALYSERS = ("tokens", "letters")  # functions of steps/tokens.py
 Rank = Callable[["Query", Index, Scores, Mapping[str, Any]], Scores]
@@ -54,7 +58,8 @@ class Pipeline:
         for rank, settings in self.stages:
             scores = rank(query, self.index, scores, settings)
         order = np.argsort(-scores, kind="stable")[:limit]
-        return [self.index.ids[number] for number in order if scores[number] > 0]
+        passages = load_passages()
+        return [passages[number].id for number in order if scores[number] > 0]
 
 
 def search(directory: Path, text: str, limit: int = 10) -> list[str]:
