@@ -14,6 +14,7 @@ def test_rollouts_come_back_whole(project, way):
     project.tests(
         """
         import warnings
+        warnings.warn("while collecting")
         def test_good(evo_artifact, evo_score, evo_trace):
             print("hello", (evo_artifact / "word.txt").read_text())
             evo_trace("step", n=1)

@@ -108,5 +108,5 @@ class EngineSession:
         # last, so that no other plugin takes the counters for reports
         count = self.pool.finished_rollouts
         if count:
-            terminalreporter.stats["rollouts"] = [SimpleNamespace()] * count
+            terminalreporter._add_stats("rollouts", [SimpleNamespace()] * count)
         return result
