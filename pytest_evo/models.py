@@ -13,7 +13,7 @@ from typing import TypeAlias
 CaseId: TypeAlias = str
 """A pytest node id."""
 CandidateId: TypeAlias = str
-"""``c0000`` is the start, ``c0012`` the child of iteration 12, ``c0012-1`` its chain."""
+"""``c0000`` is the start, ``c0012`` child 12, ``c0012-1`` the first of its chain."""
 TreeHash: TypeAlias = str
 if TYPE_CHECKING:
     Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"

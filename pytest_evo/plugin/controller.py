@@ -20,8 +20,8 @@ from pytest_evo.plugin.options import option_overrides
 from pytest_evo.plugin.pools.inprocess import InProcessSession
 from pytest_evo.plugin.pools.xdist import XdistSession
 from pytest_evo.plugin.terminal import make_display
+from pytest_evo.proposers.load import choose_proposer
 from pytest_evo.proposers.load import load_proposer
-from pytest_evo.proposers.load import proposer_name
 from pytest_evo.reports.console import Line
 from pytest_evo.reports.ending import result_lines
 from pytest_evo.settings import load_settings
@@ -91,6 +91,7 @@ class Controller:
         if evolution is None:
             return
         lines = [Line(f"evo: {problem}", "red") for problem in evolution.problems]
+        lines += [Line(f"evo: {hint}", "bold") for hint in evolution.hints]
         if evolution.published is not None:
             lines += result_lines(
                 evolution.published.run, evolution.run_id, applied=evolution.applied
@@ -136,7 +137,7 @@ def make_task(config: pytest.Config) -> Task:
     schema = schema_of(settings)
     artifact = check_artifact(config, schema)
     _refuse_own_files_inside(config.rootpath, artifact, settings)
-    name = proposer_name(settings, schema)
+    name = choose_proposer(settings)
     proposer = hooks.make_proposer(config, name) or load_proposer(
         name, settings, schema, config.rootpath
     )

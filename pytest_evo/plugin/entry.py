@@ -17,6 +17,7 @@ from pytest_evo.plugin.fixtures import evo_score
 from pytest_evo.plugin.fixtures import evo_trace
 from pytest_evo.plugin.fixtures import evo_usage
 from pytest_evo.plugin.options import add_options
+from pytest_evo.plugin.options import asks_for_more
 from pytest_evo.plugin.options import idle_options
 from pytest_evo.plugin.options import is_active
 from pytest_evo.plugin.options import option_overrides
@@ -54,6 +55,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
     """Add the ``pytest_evo_`` hooks."""
     pluginmanager.add_hookspecs(hookspecs)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Note what the first conftest files read of the artifact, in workers too."""
+    if asks_for_more(early_config.known_args_namespace):
+        from pytest_evo.plugin.isolation.reach import recorder
+
+        recorder().listen()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -93,6 +93,7 @@ class Evolution:
         self.applied = False
         self.run_id = ""
         self.problems: list[str] = []
+        self.hints: list[str] = []
 
     def interrupt(self) -> None:
         """Ask for a soft stop."""
@@ -120,6 +121,8 @@ class Evolution:
             return self._dry_run(settings, marks, how)
         files = self._open(settings, marks)
         self.run_id = files.directory.id
+        pool.configure(run=self.run_id)
+        pool.notice = lambda text: self._display.note([Line(f"evo: {text}")])
         try:
             return self._run(pool, settings, marks, how, files)
         finally:
@@ -213,6 +216,11 @@ class Evolution:
             self._display.close()
             if loop.state.population:
                 self._publish(settings, files)
+            elif status is not ExitCode.OK:
+                self.hints.append(
+                    "the baseline is not complete; go on with: pytest --evolve "
+                    f"--evo-resume={self.run_id}"
+                )
         if end is not None:
             self._after(settings, files, end)
             if settings.require_gain and end.winner.candidate.id == START:

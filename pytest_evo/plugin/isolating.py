@@ -81,6 +81,9 @@ class Calibration:
             threads=tuple(
                 sorted({name for hello in self._hellos for name in hello.threads})
             ),
+            descriptors=tuple(
+                sorted({name for hello in self._hellos for name in hello.descriptors})
+            ),
         )
 
     def _mount_problem(self) -> str | None:

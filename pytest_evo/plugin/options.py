@@ -179,4 +179,9 @@ def idle_options(config: pytest.Config) -> list[str]:
 
 def is_active(config: pytest.Config) -> bool:
     """Whether this session was asked for more than a plain run of the tests."""
-    return any(config.getoption(name, None) for name in _MODES)
+    return asks_for_more(config.option)
+
+
+def asks_for_more(options: argparse.Namespace) -> bool:
+    """The same, of options that may be parsed only in part."""
+    return any(getattr(options, name, None) for name in _MODES)

@@ -156,7 +156,7 @@ class WorkerPlugin:
             collected=tuple(item.nodeid for item in session.items),
             errors=tuple(errors),
             reach=seen.reach,
-            mount=mount.probe(artifact),
+            mount=mount.probe(artifact, self._settings.files),
             fork=None if hasattr(os, "fork") else "this system cannot fork",
             threads=foreign_threads(),
             descriptors=tuple(mount.open_descriptors(artifact)),

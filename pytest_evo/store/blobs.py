@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import OrderedDict
 from pathlib import Path
 
 from pytest_evo.errors import RunDirectoryProblem
@@ -25,6 +26,8 @@ class DirectoryBlobs:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._known: set[str] = set()
+        self._recent: OrderedDict[str, bytes] = OrderedDict()
+        self._recent_bytes = 0
 
     def put(self, data: bytes) -> str:
         """Keep ``data``; return its name, the SHA-256 in hexadecimal.
@@ -47,6 +50,9 @@ class DirectoryBlobs:
             MissingBlob: there is none of this name.
             RunDirectoryProblem: it was altered.
         """
+        if sha256 in self._recent:
+            self._recent.move_to_end(sha256)
+            return self._recent[sha256]
         path = self._file(sha256)
         try:
             data = path.read_bytes()
@@ -62,7 +68,16 @@ class DirectoryBlobs:
                 "Restore it from a copy of the run directory, or start a new run: "
                 "pytest --evolve"
             )
+        self._keep_recent(sha256, data)
         return data
+
+    def _keep_recent(self, sha256: str, data: bytes) -> None:
+        """Files of a chain are read again and again; the newest stay at hand."""
+        self._recent[sha256] = data
+        self._recent_bytes += len(data)
+        while self._recent_bytes > _AT_HAND_BYTES:
+            _, dropped = self._recent.popitem(last=False)
+            self._recent_bytes -= len(dropped)
 
     def has(self, sha256: str) -> bool:
         """Whether there is a blob of this name."""
@@ -81,4 +96,5 @@ class DirectoryBlobs:
         return self._path / sha[:2] / sha[2:]
 
 
+_AT_HAND_BYTES = 16_000_000
 _HEXADECIMAL = frozenset("0123456789abcdef")

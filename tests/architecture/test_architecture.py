@@ -52,7 +52,9 @@ def test_plain_run_with_the_plugin_leaves_everything_heavy_unloaded(
         """
     )
     pytester.makeconftest("")
-    result = pytester.runpytest_subprocess("-p", "no:hypothesispytest", "-p", "no:anyio")
+    result = pytester.runpytest_subprocess(
+        "-p", "no:hypothesispytest", "-p", "no:anyio"
+    )
     result.assert_outcomes(passed=1)
 
 
