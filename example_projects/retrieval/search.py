@@ -26,9 +26,6 @@ from corpus import load_passages
 from index import Index
 from index import Scores
 
-# The progress bars of bm25s load multiprocessing at first use: once, not in every fork.
-bm25s.tokenize("", show_progress=False)
-
 ANALYSERS = ("tokens", "letters")  # functions of steps/tokens.py
 Rank = Callable[["Query", Index, Scores, Mapping[str, Any]], Scores]
 
