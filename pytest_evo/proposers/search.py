@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from collections.abc import Sequence
 from dataclasses import dataclass
-from dataclasses import field
 from itertools import product
 from pathlib import Path
 from pathlib import PurePosixPath
@@ -22,25 +21,23 @@ from pytest_evo.artifact.knobs import write_knob
 from pytest_evo.errors import ArtifactProblem
 from pytest_evo.errors import ProposalRefused
 from pytest_evo.errors import ProposerExhausted
-from pytest_evo.models import Attempt
-from pytest_evo.models import CandidateId
 from pytest_evo.models import ChangelogEntry
 from pytest_evo.models import EPSILON
 from pytest_evo.models import Json
 from pytest_evo.models import Node
 from pytest_evo.models import Proposal
-from pytest_evo.models import START
 from pytest_evo.proposers import surrogate
 from pytest_evo.proposers.knobspace import Axis
 from pytest_evo.proposers.knobspace import KnobSpace
 from pytest_evo.proposers.knobspace import Value
 from pytest_evo.proposers.knobspace import Values
-from pytest_evo.proposers.surrogate import Observation
+from pytest_evo.proposers.memory import KNOBS
+from pytest_evo.proposers.memory import Known
+from pytest_evo.proposers.memory import known_values
+from pytest_evo.proposers.memory import Memory
 from pytest_evo.proposers.tpe import Suggestions
 from pytest_evo.protocols import ProposalRequest
 
-KNOBS = "knobs"
-"""Key in a candidate's data: every knob's value."""
 CHANGED = "changed"
 """Key in a candidate's data: name -> [value of the base, new value]."""
 
@@ -59,31 +56,6 @@ class Move:
     evidence: tuple[str, ...] = ()
 
 
-@dataclass(slots=True)
-class _History:
-    """What closed iterations tell of one space, in the order of the history."""
-
-    space: KnobSpace
-    gains: dict[CandidateId, float] = field(default_factory=lambda: {START: 0.0})
-    observations: list[Observation] = field(default_factory=list)
-    tried: set[tuple[str, ...]] = field(default_factory=set)
-
-    def read(self, attempts: Iterable[Attempt]) -> _History:
-        """Take in attempts; one whose knobs are not known counts for its children."""
-        for attempt in attempts:
-            # batches differ in difficulty, so scores of two of them do not compare;
-            # the gain over the parent on the same cases does
-            gain = self.gains.get(attempt.parent, 0.0) + (attempt.gain or 0.0)
-            self.gains[attempt.candidate] = gain
-            values = known_values(self.space, attempt.data.get(KNOBS))
-            if values is None:
-                continue
-            self.tried.add(self.space.key(values))
-            if attempt.gain is not None:
-                self.observations.append(Observation(values, gain))
-        return self
-
-
 class SearchProposer:
     """Proposes values of the declared knobs.
 
@@ -94,6 +66,7 @@ class SearchProposer:
 
     def __init__(self) -> None:
         self._suggestions = Suggestions()
+        self._memory = Memory()
 
     def propose(self, request: ProposalRequest) -> Proposal:
         """Write new knob values into ``request.workspace / "artifact"``.
@@ -102,14 +75,15 @@ class SearchProposer:
             ProposerExhausted: there are no knobs, or every setting was tried.
             ProposalRefused: a file cannot be read or written.
         """
-        space = KnobSpace.of([known.knob for known in request.knobs])
+        space = KnobSpace.of([knob.knob for knob in request.knobs])
         if not space.axes:
             raise ProposerExhausted("the search proposer has no knob to turn")
         base = {
-            axis.name: cast(Value, known.value)
-            for axis, known in zip(space.axes, request.knobs, strict=True)
+            axis.name: cast(Value, knob.value)
+            for axis, knob in zip(space.axes, request.knobs, strict=True)
         }
-        move = _Choice(space, base, request, self._suggestions).move()
+        known = self._memory.recall(space, request.history)
+        move = _Choice(space, base, request, known, self._suggestions).move()
         changed = {
             axis.name: (base[axis.name], move.values[axis.name])
             for axis in space.axes
@@ -134,6 +108,7 @@ class _Choice:
         space: KnobSpace,
         base: Values,
         request: ProposalRequest,
+        known: Known,
         suggestions: Suggestions,
     ) -> None:
         self._space = space
@@ -141,13 +116,13 @@ class _Choice:
         self._request = request
         self._suggestions = suggestions
         self._rng = request.rng
-        self._history = _History(space).read(request.history)
+        self._known = known
         self._parent = self._parent_values()
-        self._tried = self._history.tried | {space.key(base), space.key(self._parent)}
+        self._met = {space.key(base), space.key(self._parent)}
         for node in request.nodes:
             values = known_values(space, node.candidate.data.get(KNOBS))
             if values is not None:
-                self._tried.add(space.key(values))
+                self._met.add(space.key(values))
 
     def move(self) -> Move:
         """The setting to try."""
@@ -162,7 +137,8 @@ class _Choice:
         return self._best(pool, origin, evidence)
 
     def _is_new(self, values: Values) -> bool:
-        return self._space.key(values) not in self._tried
+        key = self._space.key(values)
+        return key not in self._met and not self._known.tried(key)
 
     # what the chain, or the parent's own success, points to
 
@@ -242,7 +218,7 @@ class _Choice:
             values = self._step(origin)
             if self._is_new(values):
                 found.setdefault(self._space.key(values), Move(values, "a small step"))
-        if len(self._history.observations) >= surrogate.LEAST:
+        if len(self._known.observations) >= surrogate.LEAST:
             why = "a suggestion of the tree-structured Parzen estimator"
             for values in self._suggested(origin):
                 if self._is_new(values):
@@ -266,7 +242,7 @@ class _Choice:
     def _suggested(self, origin: Values) -> Iterable[Values]:
         """What optuna suggests, in a few knobs at a time."""
         seed = self._rng.getrandbits(32)
-        observations = self._history.observations
+        observations = self._known.observations
         for whole in self._suggestions.ask(self._space, observations, seed):
             differing = [
                 axis
@@ -280,7 +256,7 @@ class _Choice:
     def _best(
         self, pool: Sequence[Move], origin: Values, evidence: tuple[str, ...]
     ) -> Move:
-        observations = self._history.observations
+        observations = self._known.observations
         if len(observations) < surrogate.LEAST:
             return Move(pool[0].values, pool[0].why, evidence)
         hopes = surrogate.hopes(
@@ -321,19 +297,6 @@ def _listed(axis: Axis) -> list[Value]:
 
 
 # -- reading and writing -----------------------------------------------------------
-
-
-def known_values(space: KnobSpace, data: Json) -> dict[str, Value] | None:
-    """The values of all knobs out of a candidate's data; None if some are missing."""
-    if not isinstance(data, dict):
-        return None
-    values: dict[str, Value] = {}
-    for axis in space.axes:
-        value = data.get(axis.name)
-        if not isinstance(value, bool | int | float | str):
-            return None
-        values[axis.name] = value
-    return values
 
 
 def _changes_of(space: KnobSpace, data: Json) -> dict[str, tuple[Value, Value]] | None:

@@ -19,7 +19,7 @@ from pytest_evo.proposers.knobspace import Values
 from pytest_evo.proposers.surrogate import Observation
 
 _KEPT = 8  # concurrent slots see different prefixes; each finds its own study
-_ASKED = 2
+_ASKED = 1
 
 
 def load_optuna() -> Any:

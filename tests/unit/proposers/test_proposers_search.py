@@ -30,6 +30,7 @@ from pytest_evo.models import Split
 from pytest_evo.models import START
 from pytest_evo.proposers.knobspace import Axis
 from pytest_evo.proposers.knobspace import KnobSpace
+from pytest_evo.proposers.memory import Memory
 from pytest_evo.proposers.search import SearchProposer
 from pytest_evo.protocols import BatchRequest
 from pytest_evo.protocols import KnobValue
@@ -299,6 +300,34 @@ def test_attempts_of_other_proposers_do_no_harm(tmp_path):
     assert found != VALUES
 
 
+def test_long_histories_do_not_slow_the_search_down(tmp_path):
+    """What optuna and the surrogate see is bounded, what was tried is not."""
+    knob = KNOBS[0]
+    history = [
+        Attempt(
+            f"c{number:04}",
+            START,
+            number,
+            0,
+            {},
+            number % 7 / 10,
+            False,
+            {"knobs": {f"{FILE}:a": number / 10_000}},
+        )
+        for number in range(1, 2001)
+    ]
+    space = KnobSpace.of([knob])
+    memory = Memory()
+    for count in (2000, 650, 130):
+        known = memory.recall(space, history[:count])
+        assert len(known.observations) <= 400
+        assert known == Memory().recall(space, history[:count])
+        assert known.tried(space.key({f"{FILE}:a": 0.0001}))
+        assert known.tried(space.key({f"{FILE}:a": 0.05})) is (count >= 500)
+    other = [history[5], *history[:3]]
+    assert memory.recall(space, other) == Memory().recall(space, other)
+
+
 # -- the space ----------------------------------------------------------------------
 
 numbers = st.floats(-1e6, 1e6, allow_nan=False)
@@ -504,6 +533,7 @@ def random_search(seed, proposals):
     )
 
 
+@pytest.mark.slow
 def test_search_beats_random_search_at_equal_proposals(tmp_path):
     gains = [
         SmallLoop(seed, tmp_path).run(60) - random_search(seed, 60)

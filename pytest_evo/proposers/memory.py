@@ -1,0 +1,113 @@
+"""What closed iterations tell of the knobs, read once and kept.
+
+Every request brings a prefix of the same growing list, and what an attempt tells
+depends on the attempts before it alone. So one reading serves prefixes of any length;
+where the list is another one, it is read anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from dataclasses import field
+from threading import Lock
+
+from pytest_evo.models import Attempt
+from pytest_evo.models import CandidateId
+from pytest_evo.models import Json
+from pytest_evo.models import START
+from pytest_evo.proposers.knobspace import KnobSpace
+from pytest_evo.proposers.knobspace import Value
+from pytest_evo.proposers.surrogate import Observation
+
+KNOBS = "knobs"
+"""Key in a candidate's data: every knob's value."""
+_WINDOW = 200
+
+
+def known_values(space: KnobSpace, data: Json) -> dict[str, Value] | None:
+    """The values of all knobs out of a candidate's data; None if some are missing."""
+    if not isinstance(data, dict):
+        return None
+    values: dict[str, Value] = {}
+    for axis in space.axes:
+        value = data.get(axis.name)
+        if not isinstance(value, bool | int | float | str):
+            return None
+        values[axis.name] = value
+    return values
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What one prefix of the history tells."""
+
+    observations: Sequence[Observation]
+    """The latest ones, 200 to 400 of them where there are so many."""
+    first_tried: dict[tuple[str, ...], int] = field(compare=False)
+    count: int
+
+    def tried(self, key: tuple[str, ...]) -> bool:
+        """Whether an attempt had these values."""
+        return self.first_tried.get(key, self.count) < self.count
+
+
+class _Reading:
+    """One list of attempts over one space, as far as it was read."""
+
+    def __init__(self, space: KnobSpace) -> None:
+        self.space = space
+        self.attempts: list[Attempt] = []
+        self.gains: dict[CandidateId, float] = {START: 0.0}
+        self.observations: list[Observation] = []
+        self.observed: list[int] = [0]  # observations in the first so many attempts
+        self.first_tried: dict[tuple[str, ...], int] = {}
+
+    def is_of(self, space: KnobSpace, attempts: Sequence[Attempt]) -> bool:
+        """Whether the attempts are a prefix, or a continuation, of what was read."""
+        shared = min(len(attempts), len(self.attempts))
+        return self.space == space and all(
+            attempts[at] == self.attempts[at]
+            for at in {0, shared // 2, shared - 1}
+            if 0 <= at < shared
+        )
+
+    def read(self, attempts: Sequence[Attempt]) -> None:
+        """Take in what is new."""
+        for at in range(len(self.attempts), len(attempts)):
+            attempt = attempts[at]
+            # batches differ in difficulty, so scores of two of them do not compare;
+            # the gain over the parent on the same cases does
+            gain = self.gains.get(attempt.parent, 0.0) + (attempt.gain or 0.0)
+            self.gains[attempt.candidate] = gain
+            values = known_values(self.space, attempt.data.get(KNOBS))
+            if values is not None:
+                self.first_tried.setdefault(self.space.key(values), at)
+                if attempt.gain is not None:
+                    self.observations.append(Observation(values, gain))
+            self.attempts.append(attempt)
+            self.observed.append(len(self.observations))
+
+    def known(self, count: int) -> Known:
+        """What the first ``count`` attempts tell."""
+        end = self.observed[count]
+        # the window moves by leaps, so that what is told to optuna stays a prefix
+        start = max(0, end // _WINDOW * _WINDOW - _WINDOW)
+        return Known(self.observations[start:end], self.first_tried, count)
+
+
+class Memory:
+    """Reads histories; safe to be asked from several threads."""
+
+    def __init__(self) -> None:
+        self._reading: _Reading | None = None
+        self._lock = Lock()
+
+    def recall(self, space: KnobSpace, attempts: Sequence[Attempt]) -> Known:
+        """What these attempts tell of a space."""
+        with self._lock:
+            reading = self._reading
+            if reading is None or not reading.is_of(space, attempts):
+                reading = self._reading = _Reading(space)
+            reading.read(attempts)
+            return reading.known(len(attempts))
