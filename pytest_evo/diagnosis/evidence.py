@@ -265,7 +265,7 @@ def _slug(name: str) -> str:
 
 def _cell(text: str | None) -> str:
     """Text that stays within one cell or line of Markdown."""
-    plain = re.sub(r"[\x00-\x1f\x7f\u2028\u2029]+", " ", text or "")
+    plain = re.sub(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]+", " ", text or "")
     return _cut(plain.replace("\\", "\\\\").replace("|", "\\|").replace("`", "'"))
 
 

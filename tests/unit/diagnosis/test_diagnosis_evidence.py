@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import pytest
+from hypothesis import example
 from hypothesis import given
 from hypothesis import HealthCheck
 from hypothesis import settings
@@ -174,6 +175,7 @@ def test_long_texts_are_cut_in_the_middle(tmp_path):
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(st.text(max_size=200), st.text(max_size=40))
+@example("a\x85b\u2028c\u202e|`", "\n## x")
 def test_hostile_names_and_texts_stay_inside(tmp_path_factory, case, said):
     root = tmp_path_factory.mktemp("hostile")
     entry = ChangelogEntry(said, case, "modified", (said,))
