@@ -85,9 +85,9 @@ class Baseline:
         ids = [mark.id for mark in self._parts.marks]
         first = await self._measure(self._start, ids, 0, Purpose.BASELINE, log)
         rollouts: dict[CaseId, list[Rollout]] = {row.case: [row] for row in first}
-        usable, excluded = self._freeze(rollouts)
+        reached = self._parts.calibrate(first)
+        usable, excluded = self._freeze(rollouts, reached)
         await self._check_reach(usable, rollouts, log)
-        self._parts.calibrate(first)
         await self._repeat(usable, rollouts, log)
         noise = judge_noise(
             usable, {case.id: rollouts[case.id] for case in usable}, self._plan.noise
@@ -126,7 +126,9 @@ class Baseline:
         return await self._dispatcher.run(Work(candidate, runs, purpose, 0), log)
 
     def _freeze(
-        self, rollouts: Mapping[CaseId, Sequence[Rollout]]
+        self,
+        rollouts: Mapping[CaseId, Sequence[Rollout]],
+        reached: Mapping[CaseId, str],
     ) -> tuple[list[Case], list[tuple[CaseId, str]]]:
         marks = self._parts.marks
         outcomes = {case: rows[0].outcome for case, rows in rollouts.items()}
@@ -147,7 +149,11 @@ class Baseline:
             case: split for case, split in self._plan.splits.items() if case in ids
         }
         splits = deal(usable, outcomes, explicit, self._plan.fractions, self._plan.seed)
-        return [as_case(mark, splits, outcomes) for mark in usable], excluded
+        cases = [
+            as_case(mark, splits[mark.id], outcomes[mark.id], reached.get(mark.id, ""))
+            for mark in usable
+        ]
+        return cases, excluded
 
     async def _check_reach(
         self,
@@ -187,16 +193,12 @@ class Baseline:
             rollouts[row.case].append(row)
 
 
-def as_case(
-    mark: CaseMark,
-    splits: Mapping[CaseId, Split],
-    outcomes: Mapping[CaseId, Outcome],
-) -> Case:
+def as_case(mark: CaseMark, split: Split, outcome: Outcome, reached: str) -> Case:
     """Freeze a collected item."""
     return Case(
         id=mark.id,
-        split=splits[mark.id],
-        fingerprint=mark.fingerprint,
+        split=split,
+        fingerprint=f"{mark.fingerprint}+{reached}" if reached else mark.fingerprint,
         file=mark.file,
         group=mark.group,
         weight=mark.weight,
@@ -205,7 +207,7 @@ def as_case(
         must_pass=mark.must_pass,
         deterministic=mark.deterministic,
         exclusive=mark.exclusive,
-        outcome=outcomes[mark.id],
+        outcome=outcome,
     )
 
 

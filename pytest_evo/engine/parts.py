@@ -94,5 +94,8 @@ class Parts:
     draws: Draws
     observer: Observer
     marks: Sequence[CaseMark]
-    calibrate: Callable[[Sequence[Rollout]], None] = lambda rollouts: None
-    """Called with the baseline's rollouts before anything else is run."""
+    calibrate: Callable[[Sequence[Rollout]], Mapping[CaseId, str]] = lambda rows: {}
+    """Called with the baseline's rollouts before anything else is run.
+
+    Returns what each case's fingerprint has to cover beside what was collected.
+    """

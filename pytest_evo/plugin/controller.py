@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
+from pytest_evo.artifact.schema import locate
 from pytest_evo.artifact.schema import schema_of
 from pytest_evo.errors import SettingsProblem
 from pytest_evo.plugin import hooks
 from pytest_evo.plugin import runfiles
-from pytest_evo.plugin.evolving import check_artifact
 from pytest_evo.plugin.evolving import Evolution
-from pytest_evo.plugin.evolving import Task
 from pytest_evo.plugin.junitxml import report_winner
 from pytest_evo.plugin.options import option_overrides
 from pytest_evo.plugin.pools.inprocess import InProcessSession
 from pytest_evo.plugin.pools.xdist import XdistSession
+from pytest_evo.plugin.task import Task
 from pytest_evo.plugin.terminal import make_display
 from pytest_evo.proposers.load import choose_proposer
 from pytest_evo.proposers.load import load_proposer
@@ -126,7 +126,7 @@ def make_task(config: pytest.Config) -> Task:
     if settings.resume is not None:
         resume = runfiles.find_run(config.rootpath, settings)
         settings = runfiles.resumed_settings(resume, settings, overrides)
-    else:
+    elif hooks.make_strategy(config, settings.strategy) is None:
         settings = with_preset(settings)
     if settings.artifact is None:
         raise SettingsProblem(
@@ -135,7 +135,7 @@ def make_task(config: pytest.Config) -> Task:
             "pytest-evo init does that for you."
         )
     schema = schema_of(settings)
-    artifact = check_artifact(config, schema)
+    artifact = locate(config.rootpath, schema)
     _refuse_own_files_inside(config.rootpath, artifact, settings)
     name = choose_proposer(settings)
     proposer = hooks.make_proposer(config, name) or load_proposer(

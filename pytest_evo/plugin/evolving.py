@@ -7,51 +7,44 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
-import pytest
-
-from pytest_evo.artifact.schema import locate
 from pytest_evo.artifact.workshop import DirectoryWorkshop
 from pytest_evo.diagnosis.evidence import write_evidence
-from pytest_evo.diagnosis.none import NoDiagnosis
 from pytest_evo.engine.baseline import estimate
-from pytest_evo.engine.budget import Limits
 from pytest_evo.engine.draws import SeededDraws
 from pytest_evo.engine.loop import Loop
 from pytest_evo.engine.loop import Prospect
 from pytest_evo.engine.loop import RunEnd
 from pytest_evo.engine.parts import Parts
+from pytest_evo.engine.parts import Strategy
 from pytest_evo.engine.softstop import Interrupted
+from pytest_evo.errors import SettingsProblem
 from pytest_evo.errors import WorkersLost
-from pytest_evo.models import ArtifactSchema
 from pytest_evo.models import Candidate
 from pytest_evo.models import Case
 from pytest_evo.models import CaseMark
 from pytest_evo.models import Node
-from pytest_evo.models import Split
 from pytest_evo.models import START
 from pytest_evo.plugin import hooks
 from pytest_evo.plugin import planning
 from pytest_evo.plugin import runfiles
+from pytest_evo.plugin.announcing import Header
 from pytest_evo.plugin.isolating import Calibration
 from pytest_evo.plugin.observing import RunObserver
 from pytest_evo.plugin.pools.base import Pool
 from pytest_evo.plugin.runfiles import RunFiles
+from pytest_evo.plugin.task import Task
 from pytest_evo.plugin.terminal import LiveDisplay
 from pytest_evo.protocols import Diagnoser
-from pytest_evo.protocols import Proposer
 from pytest_evo.publish import apply_candidate
 from pytest_evo.publish import publish
 from pytest_evo.publish import Published
-from pytest_evo.reports.console import header_lines
-from pytest_evo.reports.console import HeaderFacts
 from pytest_evo.reports.console import Line
 from pytest_evo.settings import Settings
-from pytest_evo.store.run_directory import RunDirectory
 from pytest_evo.store.view import load_run
+from pytest_evo.strategies.presets import make_diagnoser
 from pytest_evo.strategies.presets import make_strategy
 
 LEAST_POPULATION = 3
@@ -64,19 +57,6 @@ class ExitCode(IntEnum):
     NO_GAIN = 1
     INTERRUPTED = 2
     INCOMPLETE = 17
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """What the command line asks for, checked before anything is collected."""
-
-    config: pytest.Config
-    settings: Settings
-    schema: ArtifactSchema
-    artifact: Path
-    proposer: Proposer
-    proposer_name: str
-    resume: RunDirectory | None
 
 
 class Evolution:
@@ -135,7 +115,7 @@ class Evolution:
                 self._config.rootpath, settings, task.schema, task.artifact
             )
         files = runfiles.resume_run(task.resume)
-        runfiles.check_fingerprints(files, marks)
+        runfiles.check_fingerprints(files, marks, self._config.rootpath)
         return files
 
     def _run(
@@ -157,6 +137,8 @@ class Evolution:
             pool,
             marks,
             files.journal,
+            files.rollouts,
+            self._config.rootpath,
             files.isolation(),
         )
         observer = RunObserver(self._config, self._display, files.candidates)
@@ -168,7 +150,7 @@ class Evolution:
                 workshop=workshop,
                 proposer=self._task.proposer,
                 diagnoser=self._diagnoser(settings),
-                strategy=make_strategy(settings, population_size(settings)),
+                strategy=self._strategy(settings),
                 journal=files.journal,
                 rollouts=files.rollouts,
                 clock=files.clock,
@@ -179,9 +161,16 @@ class Evolution:
             )
             self._loop = Loop(parts, plan, limits)
             observer.follow(self._loop)
-            header = self._header(
-                settings, files, limits, default, how, split_how, calibration
-            )
+            header = Header(
+                task=self._task,
+                settings=settings,
+                files=files,
+                budget=planning.limit_texts(limits, default),
+                cases_why=how,
+                split_why=split_how,
+                calibration=calibration,
+                show=self._display.note,
+            ).announce
             return self._loop_to_end(self._loop, settings, files, header)
         finally:
             shutil.rmtree(workspaces, ignore_errors=True)
@@ -244,51 +233,22 @@ class Evolution:
             user_check=lambda path: hooks.check_artifact(self._config, path),
         )
 
+    def _strategy(self, settings: Settings) -> Strategy:
+        made = hooks.make_strategy(self._config, settings.strategy)
+        if made is None:
+            return make_strategy(settings, population_size(settings))
+        if isinstance(made, Strategy):
+            return made
+        raise SettingsProblem(
+            f"pytest_evo_make_strategy returned {type(made).__name__} for "
+            f"{settings.strategy!r}; return a pytest_evo.engine.parts.Strategy"
+        )
+
     def _diagnoser(self, settings: Settings) -> Diagnoser:
-        made = hooks.make_diagnoser(self._config, settings.diagnoser)
-        return made or NoDiagnosis()
+        name = settings.diagnoser
+        return hooks.make_diagnoser(self._config, name) or make_diagnoser(name)
 
-    # -- what a person sees ------------------------------------------------------------
-
-    def _header(
-        self,
-        settings: Settings,
-        files: RunFiles,
-        limits: Limits,
-        default: bool,
-        how: str,
-        split_how: str,
-        calibration: Calibration,
-    ) -> Callable[[Prospect], None]:
-        tree = files.trees.get(files.start)
-        sizes = [entry.size for entry in tree.entries if entry.kind == "file"]
-
-        def announce(prospect: Prospect) -> None:
-            setup = prospect.setup
-            facts = HeaderFacts(
-                run=files.directory.id,
-                artifact=self._task.schema.directory,
-                files=len(sizes),
-                bytes=sum(sizes),
-                cases={split.value: len(setup.cases(split)) for split in Split},
-                cases_why=how,
-                split_why=split_how,
-                proposer=self._task.proposer_name,
-                isolation=calibration.choice.mode
-                + (" with mount" if calibration.choice.mount else ""),
-                isolation_why=calibration.choice.why,
-                budget=planning.limit_texts(limits, default),
-                baseline=prospect.baseline,
-                noise=prospect.noise,
-                reserve=prospect.reserve,
-                proposals_left=prospect.proposals,
-                validations_left=prospect.validations,
-                excluded=prospect.excluded,
-                notes=_notes(prospect, settings),
-            )
-            self._display.note(header_lines(facts))
-
-        return announce
+    # -- what a person sees -------------------------------------------------------
 
     def _dry_run(self, settings: Settings, marks: Sequence[CaseMark], how: str) -> int:
         splits, split_how = planning.explicit_splits(marks, settings)
@@ -339,32 +299,3 @@ class Evolution:
 def population_size(settings: Settings) -> int:
     """How many candidates survive."""
     return settings.top_n or max(LEAST_POPULATION, 2 * (settings.slots or 1))
-
-
-def check_artifact(config: pytest.Config, schema: ArtifactSchema) -> Path:
-    """The artifact's directory.
-
-    Raises:
-        ArtifactProblem: it is missing, empty or outside the rootdir.
-    """
-    return locate(config.rootpath, schema)
-
-
-def _notes(prospect: Prospect, settings: Settings) -> tuple[str, ...]:
-    setup = prospect.setup
-    notes = [
-        f"batch {setup.batch}, chain depth {setup.depth}, slots {settings.slots}, "
-        f"seed {settings.seed}"
-    ]
-    if setup.is_noisy:
-        notes.append(
-            f"{len(setup.noisy)} cases are noisy (within-case variance "
-            f"{setup.variance:.3f}): gains are tested and confirmed on fresh rollouts"
-        )
-    if prospect.maybe_cached:
-        notes.append(
-            f"{prospect.maybe_cached} cases use the network and never varied: cached?"
-        )
-    if not setup.test:
-        notes.append("no test split: the final figure will be in-sample")
-    return tuple(notes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from collections.abc import Sequence
+from pathlib import Path
 
 from pytest_evo.events import IsolationChosen
 from pytest_evo.models import ArtifactSchema
@@ -16,7 +17,10 @@ from pytest_evo.plugin.isolation.choose import Choice
 from pytest_evo.plugin.isolation.choose import choose
 from pytest_evo.plugin.messages import Hello
 from pytest_evo.plugin.pools.base import Pool
+from pytest_evo.plugin.reached import reached_digests
+from pytest_evo.plugin.reached import slow_fixtures
 from pytest_evo.protocols import Journal
+from pytest_evo.protocols import RolloutStore
 from pytest_evo.settings import Settings
 
 LEAST_TIMEOUT = 60.0
@@ -34,6 +38,8 @@ class Calibration:
         pool: Pool,
         marks: Sequence[CaseMark],
         journal: Journal,
+        rollouts: RolloutStore,
+        rootdir: Path,
         settled: IsolationChosen | None,
     ) -> None:
         """Choose from what was read during collection, or take what was ``settled``.
@@ -46,7 +52,10 @@ class Calibration:
         self._pool = pool
         self._marks = marks
         self._journal = journal
+        self._rollouts = rollouts
+        self._rootdir = rootdir
         self._settled = settled
+        self.slow_fixtures: dict[str, float] = {}
         self._hellos = pool.hellos
         if settled is not None:
             self.choice = Choice(settled.mode, settled.mount, settled.why)
@@ -55,14 +64,21 @@ class Calibration:
         self._apply()
         pool.set_timeouts(self._timeouts({}), settings.timeout or MOST_TIMEOUT)
 
-    def settle(self, baseline: Sequence[Rollout]) -> None:
-        """Choose again, now with what the baseline reached, and set time limits."""
+    def settle(self, baseline: Sequence[Rollout]) -> dict[CaseId, str]:
+        """Choose again, now with what the baseline reached, and set time limits.
+
+        Returns what each case read of the project, as part of its fingerprint.
+        """
         seconds = {row.case: row.seconds for row in baseline}
         self._pool.set_timeouts(
             self._timeouts(seconds), self._settings.timeout or MOST_TIMEOUT
         )
-        if self._settled is not None:
-            return
+        self.slow_fixtures = slow_fixtures(baseline, self._rollouts)
+        if self._settled is None:
+            self._settle_isolation(baseline)
+        return reached_digests(baseline, self._rollouts, self._rootdir)
+
+    def _settle_isolation(self, baseline: Sequence[Rollout]) -> None:
         self.choice = self._choose([row.reach for row in baseline])
         self._apply()
         self._settled = IsolationChosen(

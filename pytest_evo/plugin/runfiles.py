@@ -21,10 +21,15 @@ from pytest_evo.errors import RunDirectoryProblem
 from pytest_evo.errors import SuiteProblem
 from pytest_evo.events import CasesFrozen
 from pytest_evo.events import IsolationChosen
+from pytest_evo.events import IterationClosed
+from pytest_evo.events import RolloutRecorded
 from pytest_evo.events import RunResumed
 from pytest_evo.models import ArtifactSchema
+from pytest_evo.models import CaseId
 from pytest_evo.models import CaseMark
+from pytest_evo.models import Purpose
 from pytest_evo.models import TreeHash
+from pytest_evo.plugin.reached import ReachedFiles
 from pytest_evo.settings import Settings
 from pytest_evo.store.blobs import DirectoryBlobs
 from pytest_evo.store.candidates import CandidateFiles
@@ -214,7 +219,27 @@ def mark_resumed(files: RunFiles) -> None:
     files.journal.append(RunResumed(lost=0, seconds_before=files.clock.elapsed()))
 
 
-def check_fingerprints(files: RunFiles, marks: Sequence[CaseMark]) -> None:
+def _with_reached(
+    fingerprints: dict[CaseId, str], files: RunFiles, rootdir: Path
+) -> dict[CaseId, str]:
+    """Add what the cases read of the project at the baseline, as it is now."""
+    reached = ReachedFiles(rootdir)
+    for row in files.journal.replay():
+        if isinstance(row, IterationClosed):
+            break
+        if not isinstance(row, RolloutRecorded) or row.trace is None:
+            continue
+        if row.purpose is not Purpose.BASELINE or row.case not in fingerprints:
+            continue
+        digest = reached.digest(files.rollouts.detail(row.trace).project_files)
+        collected = fingerprints[row.case].partition("+")[0]
+        fingerprints[row.case] = f"{collected}+{digest}" if digest else collected
+    return fingerprints
+
+
+def check_fingerprints(
+    files: RunFiles, marks: Sequence[CaseMark], rootdir: Path
+) -> None:
     """Refuse to mix rollouts of two versions of the suite.
 
     Raises:
@@ -226,6 +251,7 @@ def check_fingerprints(files: RunFiles, marks: Sequence[CaseMark]) -> None:
     if frozen is None:
         return
     now = {mark.id: mark.fingerprint for mark in marks}
+    now = _with_reached(now, files, rootdir)
     gone = [case.id for case in frozen.cases if case.id not in now]
     changed = [
         case.id

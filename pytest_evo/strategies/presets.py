@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
+from pytest_evo.diagnosis.none import NoDiagnosis
 from pytest_evo.engine.acceptance import EqualOrBetter
 from pytest_evo.engine.acceptance import Paired
 from pytest_evo.engine.acceptance import SumDelta
@@ -28,6 +29,7 @@ from pytest_evo.engine.sampling import ParetoFrequency
 from pytest_evo.engine.validation import Full
 from pytest_evo.engine.validation import Staged
 from pytest_evo.errors import SettingsProblem
+from pytest_evo.protocols import Diagnoser
 from pytest_evo.settings import Settings
 
 Maker = Callable[[int], Any]
@@ -64,6 +66,9 @@ PARTS: Mapping[str, Mapping[str, Maker]] = {
         "incumbent": lambda size: IncumbentOnly(),
     },
 }
+
+
+DIAGNOSERS: Mapping[str, Maker] = {"none": lambda size: NoDiagnosis()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,13 +141,26 @@ def make_strategy(settings: Settings, population: int) -> Strategy:
     return Strategy(**made)
 
 
+def make_diagnoser(name: str) -> Diagnoser:
+    """Make a diagnoser by its short name or its dotted one.
+
+    Raises:
+        SettingsProblem: the name is unknown or cannot be imported.
+    """
+    made: Diagnoser = _make("diagnoser", name, DIAGNOSERS, 0)
+    return made
+
+
 def make_part(kind: str, name: str, population: int) -> Any:
     """Make one part by its short name or its dotted one, ``package.module:name``.
 
     Raises:
         SettingsProblem: the name is unknown or cannot be imported.
     """
-    known = PARTS[kind]
+    return _make(kind, name, PARTS[kind], population)
+
+
+def _make(kind: str, name: str, known: Mapping[str, Maker], population: int) -> Any:
     if name in known:
         return known[name](population)
     module, colon, attribute = name.partition(":")
@@ -161,7 +179,6 @@ def make_part(kind: str, name: str, population: int) -> Any:
 def _unknown(kind: str, name: str, known: Mapping[str, object]) -> str:
     close = get_close_matches(name, known, 1)
     hint = f" Did you mean {close[0]!r}?" if close else ""
-    return (
-        f"{kind} = {name!r} is not known.{hint} Write one of {', '.join(known)}"
-        + (", or package.module:name." if kind != "strategy" else ".")
+    return f"{kind} = {name!r} is not known.{hint} Write one of {', '.join(known)}" + (
+        ", or package.module:name." if kind != "strategy" else "."
     )

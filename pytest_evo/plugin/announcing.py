@@ -1,0 +1,91 @@
+"""The header of a run: shown after the baseline, before the first proposal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pytest_evo.engine.loop import Prospect
+from pytest_evo.models import Split
+from pytest_evo.plugin.isolating import Calibration
+from pytest_evo.plugin.runfiles import RunFiles
+from pytest_evo.plugin.task import Task
+from pytest_evo.reports.console import header_lines
+from pytest_evo.reports.console import HeaderFacts
+from pytest_evo.reports.console import Line
+from pytest_evo.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """Everything that the header tells; ``show`` writes its lines."""
+
+    task: Task
+    settings: Settings
+    files: RunFiles
+    budget: Mapping[str, str]
+    cases_why: str
+    split_why: str
+    calibration: Calibration
+    show: Callable[[Sequence[Line]], None]
+
+    def announce(self, prospect: Prospect) -> None:
+        """Show what is optimised, how, and what the budget buys."""
+        tree = self.files.trees.get(self.files.start)
+        sizes = [entry.size for entry in tree.entries if entry.kind == "file"]
+        setup, choice = prospect.setup, self.calibration.choice
+        facts = HeaderFacts(
+            run=self.files.directory.id,
+            artifact=self.task.schema.directory,
+            files=len(sizes),
+            bytes=sum(sizes),
+            cases={split.value: len(setup.cases(split)) for split in Split},
+            cases_why=self.cases_why,
+            split_why=self.split_why,
+            proposer=self.task.proposer_name,
+            isolation=choice.mode + (" with mount" if choice.mount else ""),
+            isolation_why=choice.why,
+            budget=self.budget,
+            baseline=prospect.baseline,
+            noise=prospect.noise,
+            reserve=prospect.reserve,
+            proposals_left=prospect.proposals,
+            validations_left=prospect.validations,
+            excluded=prospect.excluded,
+            notes=(
+                *_notes(prospect, self.settings),
+                *_fixture_notes(self.calibration.slow_fixtures),
+            ),
+        )
+        self.show(header_lines(facts))
+
+
+def _fixture_notes(shares: Mapping[str, float]) -> Iterator[str]:
+    for name, share in sorted(shares.items(), key=lambda row: -row[1]):
+        yield (
+            f"fixture {name} takes {share:.0%} of rollout time; if it does not "
+            f"read the artifact and has session scope, set warm_fixtures = [{name!r}]"
+        )
+
+
+def _notes(prospect: Prospect, settings: Settings) -> tuple[str, ...]:
+    setup = prospect.setup
+    notes = [
+        f"batch {setup.batch}, chain depth {setup.depth}, slots {settings.slots}, "
+        f"seed {settings.seed}"
+    ]
+    if setup.is_noisy:
+        notes.append(
+            f"{len(setup.noisy)} cases are noisy (within-case variance "
+            f"{setup.variance:.3f}): gains are tested and confirmed on fresh rollouts"
+        )
+    if prospect.maybe_cached:
+        notes.append(
+            f"{prospect.maybe_cached} cases use the network and never varied: cached?"
+        )
+    if not setup.test:
+        notes.append("no test split: the final figure will be in-sample")
+    return tuple(notes)
