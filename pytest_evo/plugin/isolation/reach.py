@@ -109,9 +109,10 @@ class Recorder:
     def listen(self) -> None:
         """Start noting reads before the paths are known (collection).
 
-        A second call goes on with what the first one started.
+        Where something is being noted already, that goes on: a fresh process knows the
+        paths before its session starts.
         """
-        if self._notes is not None and self._where is None:
+        if self._notes is not None:
             return
         self._where = None
         self._carried = _Notes()
