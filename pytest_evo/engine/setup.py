@@ -82,7 +82,7 @@ class Setup:
     def worst_case(self, depth: int) -> int:
         """Rollouts that an iteration of this depth can take at most, retries aside."""
         batch = self.batch * max(1, self.repeats)
-        extra = (6 + 2) * batch * (depth + 1) if self.is_noisy else 0
+        extra = (6 + 6) * batch * (depth + 1) if self.is_noisy else 0
         return batch * (depth + 2) + extra + self.cost(self.val)
 
     def least(self) -> int:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from _pytest.junitxml import xml_key
 
+from pytest_evo.models import Json
 from pytest_evo.reports.model import RunReport
+
+_NO_REPORT = (AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError)
+"""What pytest raises for data of another shape, which a candidate could have sent."""
 
 
 def report_winner(config: pytest.Config, run: RunReport) -> None:
@@ -18,8 +23,19 @@ def report_winner(config: pytest.Config, run: RunReport) -> None:
     latest = {row.case: row for row in run.rollouts.get(run.winner, ())}
     for case in sorted(latest):
         for data in run.detail(latest[case]).serialized:
-            report = config.hook.pytest_report_from_serializable(
-                config=config, data=dict(data)
-            )
-            if isinstance(report, pytest.TestReport):
+            report = _report(config, data)
+            if report is not None:
                 writer.pytest_runtest_logreport(report)
+
+
+def _report(
+    config: pytest.Config, data: Mapping[str, Json]
+) -> pytest.TestReport | None:
+    """A report as pytest had it, or None where the rollout sent something else."""
+    try:
+        report = config.hook.pytest_report_from_serializable(
+            config=config, data=dict(data)
+        )
+    except _NO_REPORT:
+        return None
+    return report if isinstance(report, pytest.TestReport) else None

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -114,7 +115,7 @@ def test_first_interrupt_ends_softly_and_the_run_goes_on_later(
         env=environment(),
         start_new_session=True,
     )
-    wait_for_rollouts(root, 20)
+    wait_for_rollouts(root, 45)  # past the baseline
     os.killpg(process.pid, signal.SIGINT)
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 2, out
@@ -229,7 +230,11 @@ def test_apply_writes_the_winner_and_refuses_a_changed_tree(
     assert (root / "art" / "level.txt").read_text() == kept.read_text()
     (root / "art" / "level.txt").write_text("77")
     refused = subprocess.run(
-        ["pytest-evo", "apply"], cwd=root, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "pytest_evo", "apply"],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert refused.returncode != 0
     assert (root / "art" / "level.txt").read_text() == "77"
