@@ -185,8 +185,13 @@ class ItemRunner:
         texts = []
         for report in reports:
             report.sections = [(title, cut(text)) for title, text in report.sections]
-            texts.append(plain(hook(config=self._config, report=report)))
+            # a chain of exceptions is nested deeper than values of tests may be
+            data = hook(config=self._config, report=report)
+            texts.append(plain(data, depth=_REPORT_DEPTH))
         return texts
+
+
+_REPORT_DEPTH = -16
 
 
 def _duration(report: pytest.TestReport) -> float:

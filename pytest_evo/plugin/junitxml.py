@@ -11,7 +11,7 @@ from _pytest.junitxml import xml_key
 from pytest_evo.models import Json
 from pytest_evo.reports.model import RunReport
 
-_NO_REPORT = (AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError)
+_NO_REPORT = (AssertionError, AttributeError, LookupError, TypeError, ValueError)
 """What pytest raises for data of another shape, which a candidate could have sent."""
 
 
