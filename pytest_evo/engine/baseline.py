@@ -38,6 +38,10 @@ from pytest_evo.models import Status
 
 PROBED = 20
 """Cases that run once more without the artifact where none seems to reach it."""
+_LINES = 15
+"""Lines of a case's report that an error shows,"""
+_WIDTH = 300
+"""and characters of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +144,11 @@ class Baseline:
         ]
         if not usable:
             first = "; ".join(f"{case}: {why}" for case, why in excluded[:3])
+            said = self._said(rollouts[marks[0].id][0])
             raise SuiteProblem(
                 f"none of the {len(marks)} cases passed or failed at the baseline "
                 f"({first}). Run plain pytest and mend the suite first."
+                + (f" The first one said:\n{said}" if said else "")
             )
         ids = {mark.id for mark in usable}
         explicit = {
@@ -154,6 +160,19 @@ class Baseline:
             for mark in usable
         ]
         return cases, excluded
+
+    def _said(self, rollout: Rollout) -> str:
+        """The end of what is known of a rollout that was not scored."""
+        if rollout.trace is None:
+            return ""
+        phases = self._parts.rollouts.detail(rollout.trace).phases
+        texts = [
+            text.strip()
+            for phase in phases
+            for text in (phase.message, phase.longrepr, *dict(phase.sections).values())
+        ]
+        lines = "\n".join(dict.fromkeys(filter(None, texts))).splitlines()
+        return "\n".join(line[:_WIDTH] for line in lines[-_LINES:])
 
     async def _check_reach(
         self,

@@ -208,28 +208,19 @@ class Dispatcher:
         except BudgetReached:
             if not self._is_known(work, run):
                 raise
-            return _Sent([], [])
+            return _Sent([], {})
         sent = await self._request(work, [run], attempt, log)
         if sent.unstarted:
             # Alone and still never set up: the worker dies before it can begin.
-            await self._record_crash(work, run, attempt, log)
+            await self._record_crash(work, sent.unstarted[run], attempt, log)
         return sent
 
     async def _record_crash(
-        self, work: Work, run: tuple[CaseId, int], attempt: int, log: ScopeLog
+        self, work: Work, died: Rollout, attempt: int, log: ScopeLog
     ) -> None:
-        case, repeat = run
         self._budget.reserve(1, work.purpose)
-        rollout = Rollout(
-            work.candidate.id,
-            work.candidate.tree,
-            case,
-            repeat,
-            Outcome.CRASHED,
-            None,
-            attempt=attempt,
-        )
-        self._record(work, rollout, log)
+        crash = replace(died, outcome=Outcome.CRASHED, started=True, attempt=attempt)
+        self._record(work, crash, log)
 
     async def _request(
         self,
@@ -238,7 +229,7 @@ class Dispatcher:
         attempt: int,
         log: ScopeLog,
     ) -> _Sent:
-        sent = _Sent([], [])
+        sent = _Sent([], {})
         open_runs = set(runs)
         try:
             async with AsyncExitStack() as stack:
@@ -254,7 +245,7 @@ class Dispatcher:
                     open_runs.discard(run)
                     if not rollout.started:
                         self._budget.release(1, work.purpose)
-                        sent.unstarted.append(run)
+                        sent.unstarted[run] = rollout
                         continue
                     if rollout.outcome is Outcome.LOST:
                         rollout = replace(rollout, outcome=Outcome.CRASHED)
@@ -346,7 +337,7 @@ class _Sent:
     """What came of a request beside its recorded rollouts."""
 
     failed: list[tuple[CaseId, int]]
-    unstarted: list[tuple[CaseId, int]]
+    unstarted: dict[tuple[CaseId, int], Rollout]  # with what is known of the why
 
 
 def _retry(event: RolloutRecorded) -> bool:

@@ -14,6 +14,7 @@ from pytest_evo.errors import SettingsProblem
 from pytest_evo.plugin import hooks
 from pytest_evo.plugin import runfiles
 from pytest_evo.plugin.evolving import Evolution
+from pytest_evo.plugin.isolation.reach import recorder
 from pytest_evo.plugin.junitxml import report_winner
 from pytest_evo.plugin.options import option_overrides
 from pytest_evo.plugin.pools.inprocess import InProcessSession
@@ -42,7 +43,8 @@ class Controller:
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
-        self._task = make_task(config)
+        with recorder().paused():  # with -n 0 this process collects too
+            self._task = make_task(config)
         self._evolution: Evolution | None = None
         settings = self._task.settings
         workers = {
