@@ -13,6 +13,7 @@ import gc
 import os
 import select
 import shutil
+import sys
 import traceback
 import warnings
 from collections.abc import Callable
@@ -29,9 +30,12 @@ from pytest_evo.models import CaseId
 from pytest_evo.plugin import messages
 from pytest_evo.plugin import processes
 from pytest_evo.plugin import signals
+from pytest_evo.plugin.canary import Judges
+from pytest_evo.plugin.canary import Watch
 from pytest_evo.plugin.child import prepare_child
 from pytest_evo.plugin.declared import declared
 from pytest_evo.plugin.emitting import FrameEmitter
+from pytest_evo.plugin.emitting import last_word
 from pytest_evo.plugin.environment import enter_environment
 from pytest_evo.plugin.environment import rollout_environment
 from pytest_evo.plugin.frames import FrameReader
@@ -207,6 +211,7 @@ class ForkedChild:
         self._runner = ItemRunner(session.config, session)
         self._parent = os.getpid()
         declared(session.config)  # read now, not in every child
+        self._judges = Judges()
 
     def start(
         self,
@@ -237,8 +242,18 @@ class ForkedChild:
 
         return fork(child)
 
+        self._flush()
     def _run(
         self,
+    def _flush(self) -> None:
+        """What waits in buffers would be written by every child once more."""
+        reporter: Any = self._config.pluginmanager.getplugin("terminalreporter")
+        terminal = reporter._tw._file if reporter is not None else None
+        for stream in (terminal, sys.stdout, sys.__stdout__, sys.__stderr__):
+            if stream is not None:
+                with contextlib.suppress(OSError, ValueError):  # closed by the project
+                    stream.flush()
+
         run: messages.Run,
         todo: Sequence[Todo],
         place: Place,
@@ -247,6 +262,8 @@ class ForkedChild:
     ) -> None:
         self._runner.run(
             [(case, repeat) for case, repeat, _ in todo],
+        items = [self._items[case] for case, _, _ in todo if case in self._items]
+        watch = Watch(self._judges, self._config, items)
             self._items,
             seed=run.seed,
             artifact=seen_at,
@@ -256,6 +273,7 @@ class ForkedChild:
         )
 
     def _redirect(self, log: Path) -> None:
+        writer.send(last_word(watch, self._runner, items))
         """Give output that no test's capture catches a file of its own.
 
         The worker's capture files are shared by all its children, with their offset.

@@ -22,8 +22,11 @@ from pytest_evo.models import CaseId
 from pytest_evo.models import Detail
 from pytest_evo.models import Outcome
 from pytest_evo.models import Phase
+from pytest_evo.plugin.canary import Judges
+from pytest_evo.plugin.canary import Watch
 from pytest_evo.plugin.child import prepare_child
 from pytest_evo.plugin.emitting import FrameEmitter
+from pytest_evo.plugin.emitting import last_word
 from pytest_evo.plugin.environment import enter_environment
 from pytest_evo.plugin.frames import FrameWriter
 from pytest_evo.plugin.isolation import mount
@@ -34,6 +37,7 @@ from pytest_evo.plugin.isolation.reach import recorder
 from pytest_evo.plugin.isolation.reach import Seen
 from pytest_evo.plugin.isolation.relocation import Relocation
 from pytest_evo.plugin.itemrun import ItemRunner
+from pytest_evo.plugin.messages import Farewell
 from pytest_evo.plugin.messages import Finished
 from pytest_evo.plugin.options import is_active
 from pytest_evo.plugin.processes import die_with_parent
@@ -119,17 +123,23 @@ class _Run:
         self._tell_missing(collected, recorder().end())
         runs = [run for run in self._task.runs if run[0] in collected.items]
         if not runs or collected.session is None or collected.config is None:
+            self._writer.send(Farewell())
             return
         if self._task.basetemp:
             prepare_child(collected.config, Path(self._task.basetemp))
-        _empty_log()
-        ItemRunner(collected.config, collected.session).run(
+        if self._task.log:
+            _empty(Path(self._task.log))
+        runner = ItemRunner(collected.config, collected.session)
+        items = [collected.items[case] for case, _ in runs]
+        watch = Watch(collected.judges or Judges(), collected.config, items)
+        runner.run(
             runs,
             collected.items,
             seed=self._task.seed,
             artifact=self._seen_at,
             emit=self._report,
         )
+        self._writer.send(last_word(watch, runner, items))
 
     def _enter(self) -> None:
         task = self._task
@@ -172,6 +182,7 @@ class _Collection:
         self.broken: str | None = None
         self.config: pytest.Config | None = None
         self.session: pytest.Session | None = None
+        self.judges: Judges | None = None
         self.items: dict[CaseId, pytest.Item] = {}
 
     def collect(self) -> None:
@@ -195,6 +206,7 @@ class _Collection:
         config.args = list(self._files(config.rootpath))
         if config.args:
             config.hook.pytest_collection(session=session)
+        self.judges = Judges()  # before test modules import the candidate
         wanted = {case for case, _ in self._task.runs}
         for item in session.items if config.args else ():
             if item.nodeid in wanted:
@@ -237,10 +249,10 @@ def _text_of(error: BaseException) -> str:
     return "".join(traceback.format_exception(shown))[-10_000:]
 
 
-def _empty_log() -> None:
+def _empty(log: Path) -> None:
     """The session's header is no news; what a crash writes is."""
     for stream in (sys.__stdout__, sys.__stderr__):
         if stream is not None:
-            stream.flush()
-    with contextlib.suppress(OSError):  # /dev/null
-        os.ftruncate(1, 0)
+            with contextlib.suppress(OSError, ValueError):  # closed by the project
+                stream.flush()
+    os.truncate(log, 0)
