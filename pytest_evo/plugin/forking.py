@@ -209,9 +209,9 @@ class ForkedChild:
         self._config = session.config
         self._items = items
         self._runner = ItemRunner(session.config, session)
+        self._judges = Judges()
         self._parent = os.getpid()
         declared(session.config)  # read now, not in every child
-        self._judges = Judges()
 
     def start(
         self,
@@ -240,11 +240,9 @@ class ForkedChild:
             quiet_bytecode()
             self._run(run, todo, place, seen_at, writer)
 
+        self._flush()
         return fork(child)
 
-        self._flush()
-    def _run(
-        self,
     def _flush(self) -> None:
         """What waits in buffers would be written by every child once more."""
         reporter: Any = self._config.pluginmanager.getplugin("terminalreporter")
@@ -254,16 +252,18 @@ class ForkedChild:
                 with contextlib.suppress(OSError, ValueError):  # closed by the project
                     stream.flush()
 
+    def _run(
+        self,
         run: messages.Run,
         todo: Sequence[Todo],
         place: Place,
         seen_at: Path,
         writer: FrameWriter,
     ) -> None:
-        self._runner.run(
-            [(case, repeat) for case, repeat, _ in todo],
         items = [self._items[case] for case, _, _ in todo if case in self._items]
         watch = Watch(self._judges, self._config, items)
+        self._runner.run(
+            [(case, repeat) for case, repeat, _ in todo],
             self._items,
             seed=run.seed,
             artifact=seen_at,
@@ -271,9 +271,9 @@ class ForkedChild:
                 writer, place.artifact, seen_at, place.project, mounted=run.mount
             ),
         )
+        writer.send(last_word(watch, self._runner, items))
 
     def _redirect(self, log: Path) -> None:
-        writer.send(last_word(watch, self._runner, items))
         """Give output that no test's capture catches a file of its own.
 
         The worker's capture files are shared by all its children, with their offset.
