@@ -6,8 +6,6 @@ litellm is told not to fetch its price list while it is imported, so that no net
 part of the figures.
 """
 
-# ruff: noqa: T201
-
 from __future__ import annotations
 
 import json

@@ -1,0 +1,126 @@
+"""What bad input gets: exit code 4, what to type, nothing lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from evolve_project import evolve
+from evolve_project import executed
+from evolve_project import make_project
+
+pytestmark = pytest.mark.slow
+OPTIONS = ("--budget-iterations=2", "-n", "0")
+
+
+def settings(root: Path, text: str) -> None:
+    (root / "pyproject.toml").write_text(f"[tool.pytest_evo]\n{text}\n")
+
+
+def refused(root: Path, *options: str) -> str:
+    done = evolve(root, *(options or OPTIONS))
+    text = done.stdout + done.stderr
+    assert done.returncode == 4, text
+    assert executed(root) == 0
+    assert "Traceback (most recent" not in text
+    assert "INTERNALERROR" not in text
+    return text
+
+
+SETTINGS = [
+    ('artefact = "art"', "artifact"),
+    ("objective = 'x'\nscripted = 'proposals.py'", "--evo-artifact=DIR"),
+    ('artifact = "nowhere"', "nowhere"),
+    ('artifact = "../outside"', "outside"),
+    ('artifact = "empty"', "empty"),
+    ('artifact = "art"\nscripted = "missing.py"', "missing.py"),
+    ('artifact = "art"', "knob"),
+    ('artifact = "art"\nscripted = "proposals.py"\nstrategy = "mra"', "mara"),
+    ('artifact = "art"\nscripted = "proposals.py"\nacceptance = "pared"', "paired"),
+    ('artifact = "art"\nproposer = "serch"', "search"),
+    ('artifact = "art"\nproposer = "llm"', "--evo-proposer"),
+    ('artifact = "art"\nscripted = "proposals.py"\ncases = ["nothing*"]', "nothing*"),
+    (
+        'artifact = "art"\nscripted = "proposals.py"\n[tool.pytest_evo.split]\n'
+        'train = ["*"]',
+        "val",
+    ),
+    ('artifact = "art"\nscripted = "proposals.py"\nrun_dir = "art/.evo"', "run_dir"),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), SETTINGS, ids=range(len(SETTINGS)))
+def test_unusable_settings_are_refused_with_what_to_change(
+    pytester: pytest.Pytester, text: str, expected: str
+) -> None:
+    root = make_project(pytester)
+    (root / "empty").mkdir()
+    settings(root, text)
+    done = evolve(root, *OPTIONS)
+    said = done.stdout + done.stderr
+    assert done.returncode == 4, said
+    assert expected in said
+    assert "Traceback (most recent" not in said
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "--budget-rollouts=-1",
+        "--budget-rollouts=1e3",
+        "--budget-rollouts=",
+        "--budget-time=soon",
+        "--evo-isolation=vm",
+        "--evo-slots=0",
+        "--evo-gate=git:main",
+        "--evo-resume=20200101-000000-aaaa",
+    ],
+)
+def test_unusable_option_values_are_refused(
+    pytester: pytest.Pytester, option: str
+) -> None:
+    root = make_project(pytester)
+    refused(root, option, "-n", "0")
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_collection_error_stops_the_run_before_it_starts(
+    pytester: pytest.Pytester, workers: str
+) -> None:
+    root = make_project(pytester)
+    (root / "test_broken.py").write_text("import nothing_of_that_name\n")
+    text = refused(root, "--budget-iterations=2", "-n", workers)
+    assert "nothing_of_that_name" in text
+    assert not (root / ".evo").exists()
+
+
+def test_no_tests_stop_the_run(pytester: pytest.Pytester) -> None:
+    root = make_project(pytester)
+    text = refused(root, *OPTIONS, "-k", "no_such_test")
+    assert "no tests were collected" in text
+
+
+def test_workers_that_collect_different_tests_stop_the_run(
+    pytester: pytest.Pytester,
+) -> None:
+    root = make_project(pytester)
+    (root / "test_level.py").write_text(
+        "import os, pytest\n"
+        "@pytest.mark.parametrize('n', [os.getpid(), 1])\n"
+        "def test_n(n, evo_artifact):\n    assert n\n"
+    )
+    text = refused(root, "--budget-iterations=2", "-n", "2")
+    assert "collected different tests" in text
+
+
+def test_run_of_another_project_is_not_resumed(pytester: pytest.Pytester) -> None:
+    root = make_project(pytester)
+    shared = str(root / "shared-runs")
+    assert evolve(root, *OPTIONS, f"--evo-run-dir={shared}").returncode == 0
+    other = root / "other"
+    other.mkdir()
+    for name in ("art", "pyproject.toml", "proposals.py", "test_level.py"):
+        (root / name).rename(other / name)
+    done = evolve(other, "--evo-resume=last", f"--evo-run-dir={shared}", "-n", "0")
+    assert done.returncode == 4
+    assert "pytest --evolve" in done.stdout + done.stderr
