@@ -5,11 +5,13 @@ from __future__ import annotations
 import site
 import sys
 import sysconfig
+from collections.abc import Collection
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 _OURS = str(Path(__file__).parents[2])  # the package, not where it lies
+_SITES = frozenset({"site-packages", "dist-packages"})
 _NEVER = frozenset({"__main__", "__mp_main__", "antigravity", "this"})
 
 
@@ -20,6 +22,8 @@ def installed_prefixes() -> tuple[str, ...]:
     found.update(site.getsitepackages())
     if site.ENABLE_USER_SITE:
         found.add(site.getusersitepackages())
+    # further ones that a .pth file or $PYTHONPATH has added
+    found.update(path for path in sys.path if Path(path).name in _SITES)
     resolved = {str(Path(name).resolve()) for name in found}
     return tuple(f"{name}/" for name in sorted(found | resolved | {_OURS}))
 
@@ -41,12 +45,18 @@ def is_installed(name: str, module: ModuleType, prefixes: tuple[str, ...]) -> bo
     return origin.startswith(prefixes)
 
 
-def forget_foreign(prefixes: tuple[str, ...]) -> list[str]:
-    """Unload what an installed package has imported of a project; return the names."""
+def forget_foreign(
+    prefixes: tuple[str, ...], keep: Collection[str] = frozenset()
+) -> list[str]:
+    """Unload what an installed package has imported of a project; return the names.
+
+    ``keep`` names modules that were there before anything of a session was imported.
+    """
     gone = [
         name
         for name, module in list(sys.modules.items())
         if name not in _NEVER
+        and name not in keep
         and isinstance(origin := attribute(module, "__file__"), str)
         and not origin.startswith(prefixes)
     ]

@@ -42,8 +42,9 @@ def main(descriptor: int) -> None:
             if f"{path}/".startswith(prefixes) or not _inside(path, spec.rootdir)
         ]
         hook.mark_rewrite(*spec.rewritten)
+        own = frozenset(sys.modules)  # a second pytest would be another pytest
         _preload(spec.modules)
-    installed.forget_foreign(prefixes)
+    installed.forget_foreign(prefixes, own)
     sys.path[:] = [*spec.leading_path, *pristine]
     sys.argv[:] = spec.argv
     signal.signal(signal.SIGINT, signal.SIG_IGN)
