@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import tempfile
 from collections.abc import Callable
 from collections.abc import Sequence
 from enum import IntEnum
@@ -35,6 +34,7 @@ from pytest_evo.plugin.isolating import Calibration
 from pytest_evo.plugin.observing import RunObserver
 from pytest_evo.plugin.pools.base import Pool
 from pytest_evo.plugin.runfiles import RunFiles
+from pytest_evo.plugin.scratch import scratch_directory
 from pytest_evo.plugin.task import Task
 from pytest_evo.plugin.terminal import LiveDisplay
 from pytest_evo.protocols import Diagnoser
@@ -142,7 +142,8 @@ class Evolution:
             files.isolation(),
         )
         observer = RunObserver(self._config, self._display, files.candidates)
-        workspaces = Path(tempfile.mkdtemp(prefix="pytest-evo-"))
+        size = sum(entry.size for entry in files.trees.get(files.start).entries)
+        workspaces = scratch_directory("pytest-evo-", size)
         try:
             workshop = self._workshop(workspaces, files)
             parts = Parts(
@@ -229,7 +230,8 @@ class Evolution:
             files.blobs,
             files.trees,
             self._task.schema,
-            write_evidence=evidence,
+            # search reads its request, not files
+            write_evidence=None if self._task.proposer_name == "search" else evidence,
             user_check=lambda path: hooks.check_artifact(self._config, path),
         )
 

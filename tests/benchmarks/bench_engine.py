@@ -32,6 +32,7 @@ from pytest_evo.models import CaseMark
 from pytest_evo.models import Outcome
 from pytest_evo.models import Reach
 from pytest_evo.models import Rollout
+from pytest_evo.plugin.scratch import scratch_directory
 from pytest_evo.protocols import Diagnosed
 from pytest_evo.protocols import ProposalRequest
 from pytest_evo.protocols import Request
@@ -115,15 +116,15 @@ def _measure(root: Path, iterations: int) -> None:
     source.mkdir()
     for index in range(FILES):
         (source / f"file{index:02}.txt").write_bytes(b"x" * (FILE_BYTES - 1) + b"\n")
-    for name in ("run", "work"):
-        (root / name).mkdir()
+    (root / "run").mkdir()
     blobs, trees = DirectoryBlobs(root / "blobs"), TreeFiles(root / "trees")
     start = trees.put(snapshot(source, blobs))
     schema = ArtifactSchema("artifact")
+    work = scratch_directory("bench-engine-", FILES * FILE_BYTES)
     clock, watch = RunClock(), Stopwatch()
     parts = Parts(
         evaluator=Instant(),
-        workshop=DirectoryWorkshop(root / "work", blobs, trees, schema),
+        workshop=DirectoryWorkshop(work, blobs, trees, schema),
         proposer=Touch(),
         diagnoser=Silent(),
         strategy=make_strategy(Settings(), 3),
@@ -139,6 +140,7 @@ def _measure(root: Path, iterations: int) -> None:
     began = time.perf_counter()
     asyncio.run(loop.run(lambda prospect: None))
     total = time.perf_counter() - began
+    shutil.rmtree(work)
     _report(watch, total, loop.budget.total, iterations)
 
 
