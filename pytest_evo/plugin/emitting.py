@@ -3,18 +3,36 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+
+import pytest
 
 from pytest_evo.models import CaseId
 from pytest_evo.models import Reach
+from pytest_evo.plugin.canary import failing_test
+from pytest_evo.plugin.canary import verdict
+from pytest_evo.plugin.canary import Watch
 from pytest_evo.plugin.frames import FrameWriter
 from pytest_evo.plugin.isolation.reach import recorder
 from pytest_evo.plugin.isolation.reach import Seen
+from pytest_evo.plugin.itemrun import ItemRunner
+from pytest_evo.plugin.messages import Farewell
 from pytest_evo.plugin.messages import Finished
 from pytest_evo.plugin.messages import Started
 from pytest_evo.plugin.rawrollout import RawRollout
 
 _NOTHING = Seen(Reach())
+
+
+def last_word(
+    watch: Watch, runner: ItemRunner, items: Sequence[pytest.Item]
+) -> Farewell:
+    """What is said when all cases of a test process have run."""
+    tampered = watch.tampered()
+    if items:
+        tampered += verdict(runner.outcome_of(failing_test(items[-1])))
+    return Farewell(tampered=tampered)
 
 
 class FrameEmitter:

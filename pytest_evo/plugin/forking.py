@@ -42,6 +42,7 @@ from pytest_evo.plugin.frames import FrameReader
 from pytest_evo.plugin.frames import FrameWriter
 from pytest_evo.plugin.isolation import mount
 from pytest_evo.plugin.isolation.candidates import quiet_bytecode
+from pytest_evo.plugin.isolation.shield import Shield
 from pytest_evo.plugin.itemrun import ItemRunner
 from pytest_evo.plugin.launcher import Todo
 
@@ -59,6 +60,7 @@ class Place:
     scratch: Path  # its temporary directory; removed with it
     log: Path
     files: tuple[str, ...] = ()  # what ``include`` selects; see isolation.mount
+    shield: Shield | None = None  # what is kept from it where it is mounted
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +235,7 @@ class ForkedChild:
             prepare_child(self._config, place.scratch)
             seen_at = place.candidate
             if run.mount:
-                mount.enter(place.candidate, place.artifact, place.files)
+                mount.enter(place.candidate, place.artifact, place.files, place.shield)
                 processes.die_with_parent(self._parent)  # new credentials forget it
                 seen_at = place.artifact
             enter_environment(surroundings.variables(seen_at))

@@ -39,6 +39,9 @@ class Subject(Protocol):
 class Launcher(Protocol):
     """Starts test processes for requests."""
 
+    notices: list[str]
+    """What a person should know; whoever serves takes it from here."""
+
     def missing(self, run: messages.Run) -> Sequence[str]:
         """Blobs that the worker does not have."""
 

@@ -23,6 +23,7 @@ from pytest_evo.models import CaseId
 from pytest_evo.models import Detail
 from pytest_evo.models import Outcome
 from pytest_evo.models import Phase
+from pytest_evo.models import START
 from pytest_evo.plugin import messages
 from pytest_evo.plugin import processes
 from pytest_evo.plugin.forking import Child
@@ -36,6 +37,11 @@ from pytest_evo.plugin.isolation.candidates import CandidateCache
 from pytest_evo.plugin.isolation.fresh import describe_session
 from pytest_evo.plugin.isolation.fresh import FreshTask
 from pytest_evo.plugin.isolation.fresh import Zygote
+from pytest_evo.plugin.isolation.protected import protected_paths
+from pytest_evo.plugin.isolation.protected import ProtectedFiles
+from pytest_evo.plugin.isolation.shield import MOST_FROZEN
+from pytest_evo.plugin.isolation.shield import Shield
+from pytest_evo.plugin.isolation.shield import site_folders
 from pytest_evo.plugin.isolation.workspace import Workspace
 from pytest_evo.plugin.isolation.workspace import Workspaces
 from pytest_evo.plugin.launcher import Subject
@@ -78,10 +84,19 @@ class CaseLauncher:
         self._files = _selected(self._artifact, settings.files)
         self._in_child = in_child
         self._cache = CandidateCache(directory / "candidates")
+        self._protected = ProtectedFiles(
+            self._project,
+            protected_paths(
+                session, self._artifact, settings.protect, settings.writable
+            ),
+        )
+        self._frozen = frozenset(self._protected.paths[:MOST_FROZEN])
+        self._sites = site_folders()
         self._token = secrets.token_hex(16)
         self._forked: ForkedChild | None = None
         self._zygote: Zygote | None = None
         self._workspaces: Workspaces | None = None
+        self.notices: list[str] = []
         self._count = 0
         self._dead: deque[int] = deque(maxlen=64)
         self._exits: dict[int, int] = {}
@@ -128,7 +143,7 @@ class CaseLauncher:
         def release() -> str | None:
             violation = self._cache.violation(candidate, run.manifest)
             self._cache.remove(candidate)
-            return violation
+            return self._and_changes(run, violation)
 
         place = self._place(candidate, scratch, log)
         try:
@@ -165,6 +180,40 @@ class CaseLauncher:
             self._workspaces.close()
         shutil.rmtree(self._directory, ignore_errors=True)
 
+    # -- what judges candidates ----------------------------------------------------
+
+    @property
+    def _protected_names(self) -> frozenset[str]:
+        return frozenset(
+            path.relative_to(self._project).as_posix() for path in self._protected.paths
+        )
+
+    def _shield(self) -> Shield:
+        """What a rollout with a mount of its own may not write or see."""
+        caches = {str(path.parent / "__pycache__") for path in self._frozen}
+        own = (str(self._cache.directory), str(self._directory / "workspaces"))
+        return Shield(
+            read_only=(*map(str, self._frozen), *sorted(caches), *self._sites),
+            hidden=(*self._settings.covered, *own),
+        )
+
+    def _and_changes(self, run: messages.Run, violation: str | None) -> str | None:
+        """Add what a request did to files that judge it; put them back.
+
+        What the start artifact changes is the suite's own doing and taken over.
+        """
+        mounted = run.mount and run.mode is not Mode.WORKSPACE
+        mine, others = self._protected.check(
+            blame=run.candidate != START,
+            frozen=self._frozen if mounted else frozenset(),
+        )
+        if others is not None:
+            self.notices.append(
+                f"{others} changed during the run, not by a candidate; "
+                "the session goes on with what it has collected"
+            )
+        return "; ".join(filter(None, (violation, mine))) or None
+
     def _is_ours(self, pid: int) -> bool:
         return processes.belongs(pid, self._dead, self._token.encode())
 
@@ -176,6 +225,7 @@ class CaseLauncher:
             scratch=scratch,
             log=log,
             files=self._files,
+            shield=self._shield(),
         )
 
     def _surroundings(self) -> Surroundings:
@@ -232,9 +282,11 @@ class CaseLauncher:
         workspace = workspaces.take(run.manifest)
 
         def release() -> str | None:
-            violation = workspaces.violation(workspace, run.manifest)
+            violation = workspaces.violation(
+                workspace, run.manifest, self._protected_names
+            )
             workspaces.give_back(workspace)
-            return violation
+            return self._and_changes(run, violation)
 
         place = self._place(workspace.artifact, scratch, log)
         try:
@@ -261,6 +313,7 @@ class CaseLauncher:
             project=str(place.project),
             mount=mounted,
             files=place.files,
+            shield=place.shield,
             workspace=str(workspace.root) if workspace else None,
             environment=self._surroundings().variables(seen_at),
             seed=run.seed,

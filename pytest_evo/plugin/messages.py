@@ -65,6 +65,9 @@ class WorkerSettings:
     allow: tuple[str, ...] | None = None  # the only ones that rollouts may see
     warm_fixtures: tuple[str, ...] = ()
     check_cassettes: bool = True
+    protect: tuple[str, ...] = ()  # globs of project files no rollout may change
+    writable: tuple[str, ...] = ()  # globs of those that rollouts may change after all
+    covered: tuple[str, ...] = ()  # folders that rollouts must not see, absolute
 
 
 # -- controller to worker ----------------------------------------------------------
@@ -180,6 +183,18 @@ class Finished:
 
 
 @dataclass(frozen=True, slots=True)
+class Farewell:
+    """The last word of a test process that has run all its cases, to its worker.
+
+    ``tampered`` tells what the code under test did to what runs and judges it.
+    """
+
+    kind: ClassVar[str] = "farewell"
+    id: str = ""
+    tampered: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Done:
     """A child of a request is gone and its copy of the candidate was checked.
 
@@ -203,7 +218,7 @@ class Log:
 
 
 ToWorker: TypeAlias = Run | Blob | Cancel | Stop | Configure
-ToController: TypeAlias = Hello | Need | Started | Finished | Done | Log
+ToController: TypeAlias = Hello | Need | Started | Finished | Farewell | Done | Log
 Message: TypeAlias = ToWorker | ToController
 
 _KINDS: Mapping[str, type[Message]] = {

@@ -22,6 +22,7 @@ from functools import partial
 from pytest_evo.errors import EvoError
 from pytest_evo.models import CaseId
 from pytest_evo.models import Outcome
+from pytest_evo.models import START
 from pytest_evo.plugin import messages
 from pytest_evo.plugin import processes
 from pytest_evo.plugin.frames import FrameForged
@@ -47,6 +48,7 @@ class _Leg:
     began: float = 0.0
     ending: str = ""  # why it is being killed: timeout | stuck | cancel | forged
     aborted: bool = False
+    parted: bool = False  # it has said that it ran everything
     violations: list[str] = field(default_factory=list)
 
     def find(self, case: CaseId, repeat: int) -> Todo:
@@ -83,6 +85,7 @@ class Server:
         self._asked: set[str] = set()
         self._ready: deque[tuple[messages.Run, deque[Todo]]] = deque()
         self._legs: list[_Leg] = []
+        self._usual: set[str] = set()
         self._stopping = False
         self.abandoned = False
 
@@ -271,11 +274,26 @@ class Server:
                 leg.todo.remove(entry)
                 leg.current = None
                 leg.deadline = time.monotonic() + self._patience
+            case messages.Farewell():
+                self._part(leg, message)
+                return
             case messages.Log():
                 pass
             case _:
                 raise FrameForged(f"a test process sent {message.kind!r}")
         self._tell(replace(message, id=leg.run.id))
+
+    def _part(self, leg: _Leg, farewell: messages.Farewell) -> None:
+        """Hear what a process has found changed in itself after all its cases."""
+        if leg.todo or leg.parted:
+            raise FrameForged("a test process took leave before its cases had run")
+        leg.parted = True
+        if leg.run.candidate == START:  # what the suite itself does is no candidate's
+            self._usual.update(farewell.tampered)
+        else:
+            leg.violations += [
+                what for what in farewell.tampered if what not in self._usual
+            ]
 
     def _watch(self) -> None:
         now = time.monotonic()
@@ -326,10 +344,15 @@ class Server:
         self._launcher.sweep([other.process for other in self._legs], process)
         process.reader.close()
         log = process.log()
+        if not leg.todo and not leg.parted and not leg.ending:
+            leg.violations.append(f"ended before its last check: {_how(status)}")
         self._account(leg, status, log)
         violation = process.clean()
         if violation:
             leg.violations.append(violation)
+        for text in self._launcher.notices:
+            self._tell(messages.Log(text=text))
+        self._launcher.notices.clear()
         more = bool(leg.todo)
         self._tell(messages.Done(leg.run.id, "; ".join(leg.violations) or None, more))
         if more:

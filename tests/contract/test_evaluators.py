@@ -46,6 +46,7 @@ class PlainLauncher:
     def __init__(self, directory):
         self.directory = directory
         self.count = 0
+        self.notices = []
 
     def missing(self, run):
         return ()
@@ -72,6 +73,7 @@ class PlainLauncher:
                 )
                 payload = json.dumps(raw.to_plain()).encode()
                 writer.send(messages.Finished("", case, repeat, payload=payload))
+            writer.send(messages.Farewell())
 
         pid = fork(child)
         os.close(descriptor)

@@ -46,6 +46,7 @@ class CandidateCache:
     """Blobs of candidates below ``directory`` and throw-away copies made of them."""
 
     def __init__(self, directory: Path) -> None:
+        self.directory = directory
         self._blobs = directory / "blobs"
         self._copies = directory / "copies"
         self._blobs.mkdir(parents=True, exist_ok=True)

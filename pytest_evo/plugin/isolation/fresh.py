@@ -32,6 +32,7 @@ from pytest_evo.models import CaseId
 from pytest_evo.plugin.isolation.installed import attribute
 from pytest_evo.plugin.isolation.installed import installed_prefixes
 from pytest_evo.plugin.isolation.installed import is_installed
+from pytest_evo.plugin.isolation.shield import Shield
 
 _ENDING_SECONDS = 5.0
 _LAUNCHED_AS_MODULE = "__main__.py"
@@ -47,6 +48,7 @@ class FreshTask:
     project: str  # rootdir of the project
     mount: bool = False
     files: tuple[str, ...] = ()  # see mount.enter
+    shield: Shield | None = None
     workspace: str | None = None  # rootdir of a project copy to run in instead
     environment: Mapping[str, str] | None = None  # None: as the zygote has it
     seed: int = 0

@@ -147,7 +147,9 @@ class _Run:
             enter_environment(self._relocation.environment(task.environment))
         quiet_bytecode()
         if task.mount:
-            mount.enter(Path(task.candidate), Path(task.artifact), task.files)
+            mount.enter(
+                Path(task.candidate), Path(task.artifact), task.files, task.shield
+            )
             die_with_parent(self._parent)  # new credentials forget it
         self._relocation.enter()
 
@@ -180,9 +182,9 @@ class _Collection:
         self._relocation = relocation
         self._failed: dict[str, str] = {}
         self.broken: str | None = None
+        self.judges: Judges | None = None
         self.config: pytest.Config | None = None
         self.session: pytest.Session | None = None
-        self.judges: Judges | None = None
         self.items: dict[CaseId, pytest.Item] = {}
 
     def collect(self) -> None:
@@ -204,9 +206,9 @@ class _Collection:
         config.pluginmanager.register(self, "evo-collection")
         config.hook.pytest_sessionstart(session=session)
         config.args = list(self._files(config.rootpath))
+        self.judges = Judges()  # before test modules import the candidate
         if config.args:
             config.hook.pytest_collection(session=session)
-        self.judges = Judges()  # before test modules import the candidate
         wanted = {case for case, _ in self._task.runs}
         for item in session.items if config.args else ():
             if item.nodeid in wanted:

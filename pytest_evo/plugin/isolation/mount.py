@@ -25,6 +25,8 @@ from typing import Any
 
 from pytest_evo.plugin.isolation.candidates import quiet_bytecode
 from pytest_evo.plugin.isolation.paths import below
+from pytest_evo.plugin.isolation.shield import raise_shield
+from pytest_evo.plugin.isolation.shield import Shield
 
 _NEWNS = 0x00020000
 _NEWUSER = 0x10000000
@@ -113,13 +115,18 @@ def open_descriptors(artifact: Path) -> list[str]:
     return sorted(found)
 
 
-def enter(candidate_copy: Path, artifact: Path, files: Sequence[str] = ()) -> None:
+def enter(
+    candidate_copy: Path,
+    artifact: Path,
+    files: Sequence[str] = (),
+    shield: Shield | None = None,
+) -> None:
     """Show the candidate's copy at the artifact's path, in this process only.
 
     For a single-threaded forked child. ``files`` are the names that ``include``
     selects in the project's own artifact: only they are replaced, one by one; those
     that the copy lacks are hidden, those that it adds appear. Without ``files`` the
-    whole directory is replaced.
+    whole directory is replaced. ``shield`` keeps other files from this process.
 
     Raises:
         MountRefused: a step failed; nothing outside this process has changed.
@@ -139,6 +146,8 @@ def enter(candidate_copy: Path, artifact: Path, files: Sequence[str] = ()) -> No
         _mount(copy, top, _BIND)
     if sys.pycache_prefix:
         _cover(f"{os.path.abspath(sys.pycache_prefix)}{top}")
+    if shield is not None:
+        raise_shield(shield.without((top, where)))
     if mapped and os.geteuid() != 0:
         _drop_capabilities()
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+from collections.abc import Collection
 from collections.abc import Iterator
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -67,12 +68,23 @@ class Workspaces:
         return workspace
 
     def violation(
-        self, workspace: Workspace, manifest: Sequence[TreeEntry]
+        self,
+        workspace: Workspace,
+        manifest: Sequence[TreeEntry],
+        protected: Collection[str] = (),
     ) -> str | None:
-        """What a request changed in the candidate's files."""
+        """What a request changed in the candidate's and in ``protected`` files."""
         beside = self._template / self._name
         known = {name for name, _ in _names(beside)} if beside.is_dir() else set()
-        return self._cache.violation(workspace.artifact, manifest, known)
+        changed = sorted(
+            name
+            for name in protected
+            if name in workspace.marks
+            and _mark_at(workspace.root / name) != workspace.marks[name]
+        )
+        own = self._cache.violation(workspace.artifact, manifest, known)
+        told = f"changed {', '.join(changed[:5])} of the project" if changed else None
+        return "; ".join(filter(None, (own, told))) or None
 
     def give_back(self, workspace: Workspace) -> None:
         """Restore a working copy for the next request."""
@@ -198,6 +210,13 @@ def _mark_of(status: os.stat_result) -> _Mark:
         status.st_ctime_ns,
         status.st_nlink,
     )
+
+
+def _mark_at(place: Path) -> _Mark | None:
+    try:
+        return _mark_of(place.lstat())
+    except OSError:
+        return None
 
 
 def _moved(link: Path, top: Path, new: Path) -> str:
