@@ -211,6 +211,8 @@ class Settings(_Strict):
     timeout: Seconds | None = Field(default=None, gt=0, examples=[60])
     concurrency: Positive = Field(default=1, examples=[4])
     env_allow: Texts | None = Field(default=None, examples=[["PATH", "HOME"]])
+    protect: Texts = Field(default=(), examples=[["tests/data/**"]])
+    writable: Texts = Field(default=(), examples=[["tests/generated/*.py"]])
     warm_fixtures: Texts = Field(default=(), examples=[["index"]])
     skip_cassette_check: StrictBool = Field(default=False, examples=[True])
 

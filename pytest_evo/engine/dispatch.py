@@ -250,7 +250,8 @@ class Dispatcher:
                     if rollout.outcome is Outcome.LOST:
                         rollout = replace(rollout, outcome=Outcome.CRASHED)
                     self._record(work, replace(rollout, attempt=attempt), log)
-                    if attempt == 0 and rollout.outcome in RETRIED:
+                    honest = rollout.violation is None
+                    if attempt == 0 and rollout.outcome in RETRIED and honest:
                         sent.failed.append(run)
         finally:
             self._budget.release(len(open_runs), work.purpose)
@@ -341,4 +342,5 @@ class _Sent:
 
 
 def _retry(event: RolloutRecorded) -> bool:
-    return event.attempt == 0 and event.outcome in RETRIED
+    honest = event.violation is None
+    return event.attempt == 0 and event.outcome in RETRIED and honest

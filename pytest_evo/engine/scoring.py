@@ -19,13 +19,15 @@ SCORED = frozenset({Outcome.PASSED, Outcome.FAILED})
 def score_rollout(rollout: Rollout) -> Rollout:
     """Give a rollout of a frozen case its score, or None where it has none.
 
-    A case that the candidate makes uncollectable, skips, or cheats on scores 0: it
-    passed or failed at the baseline. An infrastructure error says nothing and stays
-    without a score.
+    A case that the candidate makes uncollectable, skips, or cheats on scores 0,
+    however it ended: it passed or failed at the baseline. An infrastructure error says
+    nothing and stays without a score.
     """
-    if rollout.outcome.is_infrastructure:
+    if rollout.violation is not None:
+        score: float | None = 0.0
+    elif rollout.outcome.is_infrastructure:
         score = None
-    elif rollout.violation is not None or rollout.outcome not in SCORED:
+    elif rollout.outcome not in SCORED:
         score = 0.0
     else:
         score = rollout.score

@@ -13,12 +13,14 @@ from pytest_evo.artifact.schema import schema_of
 from pytest_evo.errors import SettingsProblem
 from pytest_evo.plugin import hooks
 from pytest_evo.plugin import runfiles
+from pytest_evo.plugin.environment import conceal
 from pytest_evo.plugin.evolving import Evolution
 from pytest_evo.plugin.isolation.reach import recorder
 from pytest_evo.plugin.junitxml import report_winner
 from pytest_evo.plugin.options import option_overrides
 from pytest_evo.plugin.pools.inprocess import InProcessSession
 from pytest_evo.plugin.pools.xdist import XdistSession
+from pytest_evo.plugin.runfiles import own_folders
 from pytest_evo.plugin.task import Task
 from pytest_evo.plugin.terminal import make_display
 from pytest_evo.proposers.load import choose_proposer
@@ -56,7 +58,11 @@ class Controller:
             "allow": None if settings.env_allow is None else list(settings.env_allow),
             "warm_fixtures": list(settings.warm_fixtures),
             "check_cassettes": not settings.skip_cassette_check,
+            "protect": list(settings.protect),
+            "writable": list(settings.writable),
+            "covered": own_folders(config.rootpath, settings),
         }
+        conceal(self._hidden(settings))
         self._in_process = not uses_xdist(config)
         kind = InProcessSession if self._in_process else XdistSession
         self._session = kind(config, workers, self._run, self._soft_stop)

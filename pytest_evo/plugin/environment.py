@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -73,6 +74,28 @@ def enter_environment(wanted: Mapping[str, str]) -> None:
     for name in [name for name in os.environ if name not in wanted]:
         del os.environ[name]
     os.environ.update(wanted)
+
+
+def conceal(hidden: Iterable[str]) -> None:
+    """Take variables out of the memory that ``/proc/PID/environ`` shows.
+
+    This process keeps them. Deleting a variable does not wipe the block that the
+    program was started with, and forked children show it too.
+    """
+    patterns = tuple(hidden)
+    names = [name for name in os.environ if _matches(name, patterns)]
+    if not names or sys.platform != "linux":
+        return
+    import ctypes
+
+    library = ctypes.CDLL(None)
+    library.getenv.restype = ctypes.c_void_p
+    for name in names:
+        value = os.environ[name]
+        before = library.getenv(os.fsencode(name))
+        os.environ[name] = value  # a copy elsewhere
+        if before and library.getenv(os.fsencode(name)) != before:
+            ctypes.memset(before, ord("-"), len(os.fsencode(value)))
 
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:

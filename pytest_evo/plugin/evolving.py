@@ -144,6 +144,8 @@ class Evolution:
         observer = RunObserver(self._config, self._display, files.candidates)
         size = sum(entry.size for entry in files.trees.get(files.start).entries)
         workspaces = scratch_directory("pytest-evo-", size)
+        own = runfiles.own_folders(self._config.rootpath, settings)
+        pool.configure(covered=[*own, str(workspaces.resolve())])
         try:
             workshop = self._workshop(workspaces, files)
             parts = Parts(

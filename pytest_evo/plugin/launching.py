@@ -26,6 +26,7 @@ from pytest_evo.models import Phase
 from pytest_evo.models import START
 from pytest_evo.plugin import messages
 from pytest_evo.plugin import processes
+from pytest_evo.plugin.environment import conceal
 from pytest_evo.plugin.forking import Child
 from pytest_evo.plugin.forking import ForkedChild
 from pytest_evo.plugin.forking import ForkExit
@@ -93,6 +94,7 @@ class CaseLauncher:
         self._frozen = frozenset(self._protected.paths[:MOST_FROZEN])
         self._sites = site_folders()
         self._token = secrets.token_hex(16)
+        conceal(settings.hidden)
         self._forked: ForkedChild | None = None
         self._zygote: Zygote | None = None
         self._workspaces: Workspaces | None = None
@@ -212,7 +214,7 @@ class CaseLauncher:
                 f"{others} changed during the run, not by a candidate; "
                 "the session goes on with what it has collected"
             )
-        return "; ".join(filter(None, (violation, mine))) or None
+        return "; ".join(filter(None, (mine, violation))) or None
 
     def _is_ours(self, pid: int) -> bool:
         return processes.belongs(pid, self._dead, self._token.encode())
@@ -333,7 +335,10 @@ class CaseLauncher:
 
     def _started_zygote(self) -> Zygote:
         if self._zygote is None:
-            self._zygote = Zygote.start(describe_session(self._session.config))
+            self._zygote = Zygote.start(
+                describe_session(self._session.config),
+                environment=self._surroundings().variables(self._artifact),
+            )
             self._others.add(self._zygote.pid)
         return self._zygote
 

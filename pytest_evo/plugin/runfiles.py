@@ -79,6 +79,13 @@ class RunFiles:
         self.lock.release()
 
 
+def own_folders(rootdir: Path, settings: Settings) -> list[str]:
+    """Folders of ours in the project, which no rollout has any business in."""
+    return [
+        str((rootdir / name).resolve()) for name in (settings.run_dir, settings.reports)
+    ]
+
+
 def find_run(rootdir: Path, settings: Settings) -> RunDirectory:
     """The run that ``--evo-resume`` names.
 

@@ -137,7 +137,13 @@ class Zygote:
         self.threads: tuple[str, ...] = ()
 
     @classmethod
-    def start(cls, spec: ZygoteSpec, *, timeout: float = 120.0) -> Zygote:
+    def start(
+        cls,
+        spec: ZygoteSpec,
+        *,
+        timeout: float = 120.0,
+        environment: Mapping[str, str] | None = None,
+    ) -> Zygote:
         """Start it and wait until it has imported the installed packages.
 
         Raises:
@@ -156,6 +162,7 @@ class Zygote:
                     stdout=output,
                     stderr=output,
                     cwd=spec.invocation_dir,
+                    env=environment,
                     start_new_session=True,
                 )
         except OSError as error:
