@@ -74,6 +74,8 @@ class ItemRunner:
         self._recorder = _Recorder(session)
         config.pluginmanager.register(self._recorder)
         self._properties: dict[pytest.Item, list[tuple[str, object]]] = {}
+        self.left_early = False
+        """Whether ``leave`` ended the last ``run`` before all cases had run."""
 
     def run(
         self,
@@ -83,6 +85,7 @@ class ItemRunner:
         seed: int,
         artifact: Path,
         emit: Emit,
+        leave: Callable[[], bool] = lambda: False,
     ) -> None:
         """Run cases in the given order; a case without an item is ``missing``.
 
@@ -92,7 +95,9 @@ class ItemRunner:
             seed: where the random numbers of all rollouts start.
             artifact: the candidate's directory.
             emit: called when a set-up starts and when the tear-down is over.
+            leave: asked when an item is over; true: the others are not run here.
         """
+        self._recorder.leave = leave
         os.environ[ARTIFACT_VARIABLE] = str(artifact)
         present = [(case, repeat) for case, repeat in runs if case in items]
         following = [items[case] for case, _ in present[1:]]
@@ -107,6 +112,14 @@ class ItemRunner:
             reseed(seed, case, repeat)
             emit("started", case, repeat, None)
             emit("finished", case, repeat, self._run_one(item, after))
+            if self._recorder.leaving and after is not None:
+                self.left_early = True
+                break
+
+    def outcome_of(self, item: pytest.Item) -> Outcome:
+        """Run one more item, told to nobody."""
+        self._reset(item)
+        return self._run_one(item, None).outcome
 
     def _reset(self, item: pytest.Item) -> None:
         """Forget what an earlier repeat left on the item."""
@@ -237,6 +250,8 @@ class _Recorder:
     def __init__(self, session: pytest.Session) -> None:
         self._session = session
         self._record: _Record | None = None
+        self.leave: Callable[[], bool] = lambda: False
+        self.leaving = False
         self._nested: list[float] = []
 
     def begin(self, item: pytest.Item, after: pytest.Item | None) -> _Record:
@@ -327,6 +342,9 @@ class _Recorder:
 
     def _close_shared(self, record: _Record) -> None:
         """Tear down what only earlier runs needed; tell a failure as its owner's."""
+        self.leaving = self.leave()
+        if self.leaving:
+            record.after = None
         state = self._session._setupstate
         needed = record.after.listchain() if record.after is not None else []
         stack = list(state.stack)
