@@ -282,6 +282,10 @@ class Detail:
     serialized: tuple[Mapping[str, Json], ...] = ()  # pytest's own form
 
 
+COPY_CHANGED = "wrote into the artifact: "
+"""How ``Rollout.violation`` begins where a throw-away copy was changed, and no more."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rollout:
     """One execution of one case on one candidate."""

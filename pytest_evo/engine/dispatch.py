@@ -21,6 +21,7 @@ from pytest_evo.engine.recording import as_rollout
 from pytest_evo.engine.scopelog import RunKey
 from pytest_evo.engine.scopelog import ScopeLog
 from pytest_evo.engine.scoring import score_rollout
+from pytest_evo.engine.scoring import wrote_into_copy
 from pytest_evo.engine.softstop import SoftStop
 from pytest_evo.events import RequestStarted
 from pytest_evo.events import RolloutRecorded
@@ -77,9 +78,15 @@ class Dispatcher:
         self.memory = Memory()
         self._running: dict[RunKey, asyncio.Future[None]] = {}
         self._requests = 0
+        self._suite_writes = False
         self._stop = stop
 
     # -- memory --------------------------------------------------------------------
+
+    def learn(self, event: RolloutRecorded) -> None:
+        """Notice what the suite itself does, from a rollout of the baseline."""
+        if event.purpose is Purpose.BASELINE and wrote_into_copy(event.violation):
+            self._suite_writes = True
 
     def recover(self, log: ScopeLog, iteration: int) -> int:
         """Learn what a killed session did in a scope; charge what was lost.
@@ -90,6 +97,7 @@ class Dispatcher:
         for event in log.rollouts():
             if self.memory.is_settled(event):
                 continue
+            self.learn(event)
             self._budget.charge(event)
             displaced = self.memory.remember(event, iteration)
             if displaced is not None:
@@ -288,11 +296,12 @@ class Dispatcher:
 
     def _record(self, work: Work, rollout: Rollout, log: ScopeLog) -> None:
         if work.purpose not in RAW:
-            rollout = score_rollout(rollout)
+            rollout = score_rollout(rollout, suite_writes=self._suite_writes)
         rollout = self._rollouts.keep(rollout)
         event = as_record(
             rollout, work.purpose, work.iteration, self._splits.get(rollout.case)
         )
+        self.learn(event)
         log.note(event)
         self._budget.settle(work.purpose)
         self._budget.charge_usage(event)

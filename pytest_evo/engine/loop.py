@@ -172,6 +172,7 @@ class Loop:
             for event in events:
                 self.budget.charge(event)
                 if isinstance(event, RolloutRecorded):
+                    self._dispatcher.learn(event)
                     self._dispatcher.memory.replayed(event)
             self._apply(events)
             self._recalibrate(events)

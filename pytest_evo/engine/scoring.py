@@ -10,20 +10,22 @@ from dataclasses import replace
 from pytest_evo.engine import statistics
 from pytest_evo.models import Case
 from pytest_evo.models import CaseId
+from pytest_evo.models import COPY_CHANGED
 from pytest_evo.models import Outcome
 from pytest_evo.models import Rollout
 
 SCORED = frozenset({Outcome.PASSED, Outcome.FAILED})
 
 
-def score_rollout(rollout: Rollout) -> Rollout:
+def score_rollout(rollout: Rollout, *, suite_writes: bool = False) -> Rollout:
     """Give a rollout of a frozen case its score, or None where it has none.
 
     A case that the candidate makes uncollectable, skips, or cheats on scores 0,
     however it ended: it passed or failed at the baseline. An infrastructure error says
-    nothing and stays without a score.
+    nothing and stays without a score. ``suite_writes``: the start's copies of the
+    artifact were written into too, so that is what this suite does and no cheating.
     """
-    if rollout.violation is not None:
+    if _cheats(rollout, suite_writes):
         score: float | None = 0.0
     elif rollout.outcome.is_infrastructure:
         score = None
@@ -32,6 +34,17 @@ def score_rollout(rollout: Rollout) -> Rollout:
     else:
         score = rollout.score
     return rollout if score == rollout.score else replace(rollout, score=score)
+
+
+def wrote_into_copy(violation: str | None) -> bool:
+    """Whether a violation is a change of the throw-away copy, and nothing else."""
+    return violation is not None and violation.startswith(COPY_CHANGED)
+
+
+def _cheats(rollout: Rollout, suite_writes: bool) -> bool:
+    if suite_writes and wrote_into_copy(rollout.violation):
+        return False
+    return rollout.violation is not None
 
 
 def scores_by_case(rollouts: Iterable[Rollout]) -> dict[CaseId, tuple[float, ...]]:

@@ -32,7 +32,7 @@ def last_word(
     tampered = watch.tampered()
     if items:
         tampered += verdict(runner.outcome_of(failing_test(items[-1])))
-    return Farewell(tampered=tampered)
+    return Farewell(tampered=tampered, early=runner.left_early)
 
 
 class FrameEmitter:

@@ -42,6 +42,7 @@ from pytest_evo.plugin.frames import FrameReader
 from pytest_evo.plugin.frames import FrameWriter
 from pytest_evo.plugin.isolation import mount
 from pytest_evo.plugin.isolation.candidates import quiet_bytecode
+from pytest_evo.plugin.isolation.reach import recorder
 from pytest_evo.plugin.isolation.shield import Shield
 from pytest_evo.plugin.itemrun import ItemRunner
 from pytest_evo.plugin.launcher import Todo
@@ -272,6 +273,7 @@ class ForkedChild:
             emit=FrameEmitter(
                 writer, place.artifact, seen_at, place.project, mounted=run.mount
             ),
+            leave=recorder().wrote,
         )
         writer.send(last_word(watch, self._runner, items))
 

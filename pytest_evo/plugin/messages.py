@@ -187,11 +187,14 @@ class Farewell:
     """The last word of a test process that has run all its cases, to its worker.
 
     ``tampered`` tells what the code under test did to what runs and judges it.
+    ``early``: the last case wrote into the candidate's files, so those that were to
+    follow want a process with a copy of its own.
     """
 
     kind: ClassVar[str] = "farewell"
     id: str = ""
     tampered: tuple[str, ...] = ()
+    early: bool = False
 
 
 @dataclass(frozen=True, slots=True)

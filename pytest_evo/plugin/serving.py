@@ -46,6 +46,7 @@ class _Leg:
     deadline: float
     current: Todo | None = None
     began: float = 0.0
+    finished: int = 0
     ending: str = ""  # why it is being killed: timeout | stuck | cancel | forged
     aborted: bool = False
     parted: bool = False  # it has said that it ran everything
@@ -272,6 +273,7 @@ class Server:
                 if leg.current not in (None, entry):
                     raise FrameForged(f"{case} ended inside another case")
                 leg.todo.remove(entry)
+                leg.finished += 1
                 leg.current = None
                 leg.deadline = time.monotonic() + self._patience
             case messages.Farewell():
@@ -285,7 +287,8 @@ class Server:
 
     def _part(self, leg: _Leg, farewell: messages.Farewell) -> None:
         """Hear what a process has found changed in itself after all its cases."""
-        if leg.todo or leg.parted:
+        early = farewell.early and leg.finished > 0
+        if leg.parted or (leg.todo and not early):
             raise FrameForged("a test process took leave before its cases had run")
         leg.parted = True
         if leg.run.candidate == START:  # what the suite itself does is no candidate's
@@ -362,7 +365,7 @@ class Server:
         """Report the runs that the process did not; leave those that go on."""
         if leg.ending == "cancel":
             leg.todo.clear()
-        if not leg.todo:
+        if not leg.todo or (leg.parted and not leg.ending):
             return
         how = _how(status)
         if leg.current:

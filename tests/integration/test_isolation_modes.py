@@ -9,6 +9,7 @@ from pathlib import Path
 import pool_driver
 import pytest
 
+from pytest_evo.models import COPY_CHANGED
 from pytest_evo.plugin.isolation.mount import probe
 
 MOUNTS = sys.platform == "linux" and probe(Path(__file__).parent) is None
@@ -383,7 +384,8 @@ def test_writes_of_a_test_stay_in_its_request_and_are_told(project, mode, mount)
     }
     rows = project.run()
     assert [row["outcome"] for row in rows] == ["passed"] * 4
-    assert all(row["violation"] == "added hits.txt; changed word.txt" for row in rows)
+    told = f"{COPY_CHANGED}added hits.txt; changed word.txt"
+    assert all(row["violation"] == told for row in rows)
     after = {path: path.stat().st_mtime_ns for path in before}
     assert before == after
     assert not (project.path / "artifact" / "hits.txt").exists()

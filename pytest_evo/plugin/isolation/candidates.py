@@ -21,6 +21,7 @@ from pathlib import Path
 from pytest_evo.artifact.links import leads_out
 from pytest_evo.artifact.removal import remove
 from pytest_evo.errors import EvoError
+from pytest_evo.models import COPY_CHANGED
 from pytest_evo.models import TreeEntry
 
 _IN_MEMORY = 64 * 1024  # bytes of a blob that is kept in memory as well
@@ -324,4 +325,4 @@ def _tell(kinds: Mapping[str, Sequence[str]]) -> str | None:
             shown = ", ".join(sorted(names)[:5])
             more = f" and {len(names) - 5} more" if len(names) > 5 else ""
             parts.append(f"{what} {shown}{more}")
-    return "; ".join(parts) or None
+    return f"{COPY_CHANGED}{'; '.join(parts)}" if parts else None

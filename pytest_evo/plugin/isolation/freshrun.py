@@ -138,6 +138,7 @@ class _Run:
             seed=self._task.seed,
             artifact=self._seen_at,
             emit=self._report,
+            leave=recorder().wrote,
         )
         self._writer.send(last_word(watch, runner, items))
 

@@ -48,6 +48,7 @@ class _Notes:
     reads: set[str] = field(default_factory=set)
     lists: set[str] = field(default_factory=set)
     fresh: set[str] = field(default_factory=set)  # made here: no dependence
+    changed: set[str] = field(default_factory=set)  # written, made, moved or removed
     exact: bool = True
     network: bool = False
     processes: bool = False
@@ -55,6 +56,7 @@ class _Notes:
 
 _Where = tuple[Path, Path, Path, bool]
 _TRUNCATING = os.O_TRUNC | os.O_EXCL
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 _ACCESS = os.O_RDONLY | os.O_WRONLY | os.O_RDWR
 _IMPORTLIB = "<frozen importlib._bootstrap_external>"
 _RMTREE = frozenset({"rmtree", "_rmtree_safe_fd", "_rmtree_safe_fd_step"})
@@ -79,12 +81,20 @@ class Recorder:
         self._children = (0, False)
         self._foreign = _foreign_prefixes(Path.cwd())
         opened, listed, started = self._on_open, self._on_list, self._on_process
-        talked, native = self._on_network, self._on_native
+        talked, native, changed = self._on_network, self._on_native, self._on_change
         self._handlers: dict[str, Callable[[_Notes, tuple[Any, ...]], None]] = {
             "open": opened,
             "os.listdir": listed,
             "os.scandir": listed,
             "os.rename": self._on_rename,
+            "os.remove": changed,
+            "os.mkdir": changed,
+            "os.rmdir": changed,
+            "os.link": changed,
+            "os.symlink": changed,
+            "os.truncate": changed,
+            "os.chmod": changed,
+            "shutil.rmtree": changed,
             "import": self._on_import,
             "ctypes.dlopen": native,
             "sqlite3.connect": native,
@@ -168,6 +178,19 @@ class Recorder:
             self._carried.exact = False
         return self._carried
 
+    def wrote(self) -> bool:
+        """Whether the candidate's files were changed in this window, as far as seen."""
+        if self._where is None:
+            return False
+        real, candidate, _, _ = self._where
+        resolver = Resolver()
+        return any(
+            resolver.names(path, root)
+            for path in self._carried.changed
+            for root in (candidate, real)
+            if "__pycache__" not in path
+        )
+
     # -- events --------------------------------------------------------------------
 
     def install(self) -> None:
@@ -199,6 +222,8 @@ class Recorder:
                 notes.exact = False
             path = _absolute(path)
         flags = flags if isinstance(flags, int) else 0
+        if flags & _WRITING:
+            notes.changed.add(path)
         if flags & _TRUNCATING:
             if path not in notes.reads:
                 notes.fresh.add(path)
@@ -223,8 +248,15 @@ class Recorder:
         source, target = _text(args[0]), _text(args[1])
         if source is None or target is None:
             return
+        notes.changed.update((_absolute(source), _absolute(target)))
         if _absolute(source) in notes.fresh and _absolute(target) not in notes.reads:
             notes.fresh.add(_absolute(target))
+
+    def _on_change(self, notes: _Notes, args: tuple[Any, ...]) -> None:
+        for given in args[:2]:
+            path = _text(given)
+            if path is not None and not path.startswith(self._foreign):
+                notes.changed.add(_absolute(path))
 
     def _on_import(self, notes: _Notes, args: tuple[Any, ...]) -> None:
         path = _text(args[1])

@@ -84,7 +84,7 @@ class Workspaces:
         )
         own = self._cache.violation(workspace.artifact, manifest, known)
         told = f"changed {', '.join(changed[:5])} of the project" if changed else None
-        return "; ".join(filter(None, (own, told))) or None
+        return "; ".join(filter(None, (told, own))) or None
 
     def give_back(self, workspace: Workspace) -> None:
         """Restore a working copy for the next request."""

@@ -14,6 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from pytest_evo.errors import EvoError
+from pytest_evo.models import COPY_CHANGED
 from pytest_evo.models import TreeEntry
 from pytest_evo.plugin.isolation.candidates import CandidateCache
 from pytest_evo.plugin.isolation.candidates import ManifestRefused
@@ -130,8 +131,8 @@ def test_violation_names_what_a_request_did(full: CandidateCache) -> None:
     (copy / "hits.txt").write_text("x")
     (copy / "token").write_text("sekret")  # same size
     (copy / "zero").unlink()
-    assert (
-        full.violation(copy, MANIFEST) == "added hits.txt; changed token; removed zero"
+    assert full.violation(copy, MANIFEST) == (
+        f"{COPY_CHANGED}added hits.txt; changed token; removed zero"
     )
 
 
@@ -160,7 +161,7 @@ def test_copy_that_was_removed_altogether_is_a_violation(
     full.remove(copy)
     said = full.violation(copy, MANIFEST)
     assert said is not None
-    assert said.startswith("removed empty, ")
+    assert said.startswith(f"{COPY_CHANGED}removed empty, ")
 
 
 def test_byte_code_made_by_imports_is_no_violation(full: CandidateCache) -> None:

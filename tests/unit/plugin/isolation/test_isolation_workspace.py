@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_evo.errors import EvoError
+from pytest_evo.models import COPY_CHANGED
 from pytest_evo.models import TreeEntry
 from pytest_evo.plugin.isolation.candidates import CandidateCache
 from pytest_evo.plugin.isolation.workspace import Workspaces
@@ -163,7 +164,7 @@ def test_violation_is_about_the_candidates_files(
     (space.root / "lib" / "mod.py").write_text("anything")
     assert spaces.violation(space, files) is None
     (space.artifact / "prompt.txt").write_text("two")
-    assert spaces.violation(space, files) == "changed prompt.txt"
+    assert spaces.violation(space, files) == f"{COPY_CHANGED}changed prompt.txt"
 
 
 def test_include_leaves_the_other_files_beside_the_candidate(
