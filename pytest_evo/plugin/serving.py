@@ -14,6 +14,7 @@ import signal
 import threading
 import time
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 from dataclasses import field
 from dataclasses import replace
@@ -32,6 +33,7 @@ from pytest_evo.plugin.launcher import Todo
 from pytest_evo.plugin.links import Link
 
 PATIENCE = 60.0  # seconds for a test process to start, to go on, or to end
+_COLLECTING = 10.0  # seconds that a fresh process may at least take to collect
 _ABORT = 0.5  # seconds for a hanging process to write where it hangs
 _POLL = 0.05  # seconds between looks where the system has no process descriptors
 
@@ -219,7 +221,7 @@ class Server:
                 self._give_back(run, todo, f"no test process could be started: {error}")
                 self._tell(messages.Done(run.id))
                 continue
-            deadline = time.monotonic() + self._patience
+            deadline = time.monotonic() + self._starting(run, todo)
             leg = _Leg(run, process, todo, deadline)
             self._legs.append(leg)
             self._selector.register(
@@ -229,6 +231,14 @@ class Server:
                 self._selector.register(
                     process.exit_descriptor, selectors.EVENT_READ, lambda: None
                 )
+
+    def _starting(self, run: messages.Run, todo: Iterable[Todo]) -> float:
+        """Seconds until the first case has to begin."""
+        if run.mode is messages.Mode.FORK:
+            return self._patience
+        # it imports the candidate first, which may hang like any case
+        longest = max(limit for _, _, limit in todo)
+        return min(self._patience, max(_COLLECTING, longest))
 
     def _forget(self) -> None:
         """In a forked child: let go of everything that belongs to the worker."""
@@ -386,10 +396,30 @@ class Server:
                     payload=payload,
                 )
             )
-        if leg.ending != "timeout":
+        collects = leg.run.mode is not messages.Mode.FORK and not leg.finished
+        if leg.ending == "stuck" and collects:
+            self._time_out(leg, log)
+        elif leg.ending != "timeout":
             if leg.ending == "stuck":
                 how = f"nothing happened for {self._patience:g} s between cases"
             self._give_back(leg.run, leg.todo, f"its test process ended: {how}", log)
+
+    def _time_out(self, leg: _Leg, log: str) -> None:
+        """The candidate hangs while it is collected: none of its cases can run."""
+        limit = self._starting(leg.run, leg.todo)
+        why = f"still collecting after {limit:g} s"
+        payload = self._launcher.report(Outcome.TIMEOUT, limit, why, log)
+        for case, repeat, _ in leg.todo:
+            self._tell(
+                messages.Finished(
+                    leg.run.id,
+                    case,
+                    repeat,
+                    reach=messages.UNKNOWN_REACH,
+                    payload=payload,
+                )
+            )
+        leg.todo.clear()
 
     def _give_back(
         self, run: messages.Run, todo: deque[Todo], why: str, log: str = ""
