@@ -85,9 +85,10 @@ class World:
     kill_after: int | None = None
     rollouts: int | None = 2_000
     iterations: int | None = 12
+    seconds: float | None = None
     train_rollouts: int | None = None
     edits: Callable[[ProposalRequest], Change] | Sequence[Change] = climb
-    fault: Callable[[Request, str, int], Outcome | None] | None = None
+    fault: Callable[[Request, str, int], Outcome | Rollout | None] | None = None
     plan: dict[str, object] = field(default_factory=dict)
     marks: Sequence[CaseMark] | None = None
     workshop: MemoryWorkshop = field(default_factory=MemoryWorkshop)
@@ -133,6 +134,7 @@ class World:
             Limits(
                 rollouts=self.rollouts,
                 iterations=self.iterations,
+                seconds=self.seconds,
                 train_rollouts=self.train_rollouts,
             ),
         )

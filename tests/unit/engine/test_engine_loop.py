@@ -18,8 +18,10 @@ from pytest_evo.events import RunStopped
 from pytest_evo.models import CaseMark
 from pytest_evo.models import Outcome
 from pytest_evo.models import Purpose
+from pytest_evo.models import Rollout
 from pytest_evo.models import Split
 from pytest_evo.models import Status
+from pytest_evo.protocols import Request
 from pytest_evo.store.journal import MemoryJournal
 from pytest_evo.testing.doubles import Killed
 from pytest_evo.testing.doubles import MemoryWorkshop
@@ -272,6 +274,85 @@ def test_crashed_rollout_is_retried_once_and_counts_again() -> None:
     assert crashed
     assert all(row.attempt == 0 and row.score is None for row in crashed)
     assert outcome.stop.rollouts == len(world.evaluator.executed)
+
+
+def test_what_a_dead_worker_may_have_run_is_charged_and_run_again() -> None:
+    calm = World(iterations=3)
+    expected = calm.run()
+    seen = set()
+
+    def once(request: Request, case: str, repeat: int) -> Rollout | None:
+        key = (request.tree, case, repeat)
+        if key in seen or len(request.runs) == 1 or hash(key) % 4:
+            return None
+        seen.add(key)
+        return Rollout("", "", case, repeat, Outcome.LOST, None)
+
+    world = World(fault=once, iterations=3)
+    outcome = world.run()
+    lost = [row for row in world.recorded if row.outcome is Outcome.LOST]
+    assert len(lost) == len(seen) > 0
+    assert outcome.population == expected.population
+    assert outcome.stop.rollouts == expected.stop.rollouts + len(lost)
+    assert outcome.stop.rollouts == len(world.evaluator.executed)
+    again = World(journal=world.journal, iterations=3)
+    assert again.run().stop == outcome.stop
+
+
+def test_budget_holds_although_workers_die() -> None:
+    def dies(request: Request, case: str, repeat: int) -> Rollout | None:
+        if len(request.runs) == 1 or hash((case, repeat)) % 3:
+            return None
+        return Rollout("", "", case, repeat, Outcome.LOST, None)
+
+    for rollouts in (150, 211, 300):
+        world = World(rollouts=rollouts, iterations=None, slots=2, fault=dies)
+        with contextlib.suppress(BudgetProblem, SuiteProblem):
+            outcome = world.run()
+            assert len(world.recorded) == outcome.stop.rollouts
+        assert len(world.evaluator.executed) <= rollouts
+
+
+@settings(max_examples=15, deadline=None, phases=NO_SHRINK)
+@given(
+    kills=st.lists(st.integers(0, 200), min_size=1, max_size=6),
+    rollouts=st.sampled_from([150, 211, 300]),
+)
+def test_budget_holds_although_the_controller_is_killed(
+    kills: list[int], rollouts: int
+) -> None:
+    journal = MemoryJournal()
+    workshop = MemoryWorkshop()
+    executed = 0
+    for kill in [*kills, None]:
+        workshop.forget_workspaces()
+        world = World(
+            journal=journal,
+            workshop=workshop,
+            rollouts=rollouts,
+            iterations=None,
+            slots=2,
+            kill_after=kill,
+        )
+        try:
+            outcome = world.run()
+        except Killed:
+            executed += len(world.evaluator.executed)
+            continue
+        except BudgetProblem:
+            executed += len(world.evaluator.executed)
+            break
+        executed += len(world.evaluator.executed)
+        assert outcome.stop.rollouts <= rollouts
+        assert outcome.stop.rollouts == len(world.recorded)
+        break
+    assert executed <= rollouts
+
+
+def test_time_that_ends_in_the_baseline_is_told_with_the_way_on() -> None:
+    world = World(seconds=0.0)
+    with pytest.raises(BudgetProblem, match="--budget-time=MORE"):
+        world.run()
 
 
 def test_suite_that_no_case_can_score_is_refused() -> None:

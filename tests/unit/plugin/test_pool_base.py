@@ -164,7 +164,7 @@ def test_death_of_a_worker_keeps_what_was_finished(pool):
     assert [(row.outcome, row.started) for row in rows] == [
         (Outcome.PASSED, True),
         (Outcome.CRASHED, True),
-        (Outcome.LOST, False),
+        (Outcome.LOST, True),
     ]
 
 

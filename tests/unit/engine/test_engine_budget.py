@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_evo.engine.budget import Budget
+from pytest_evo.engine.budget import BudgetReached
+from pytest_evo.engine.budget import Limits
+from pytest_evo.events import ProposalMade
+from pytest_evo.models import Purpose
+from pytest_evo.models import Usage
+from pytest_evo.testing.doubles import ManualClock
+
+STEPS = st.tuples(
+    st.sampled_from([Purpose.CHILD, Purpose.VALIDATION, Purpose.FINAL]),
+    st.integers(1, 20),
+    st.integers(0, 20),
+)
+
+
+@given(limit=st.integers(0, 100), steps=st.lists(STEPS, max_size=30))
+def test_spent_and_reserved_never_exceed_the_limit(
+    limit: int, steps: list[tuple[Purpose, int, int]]
+) -> None:
+    budget = Budget(Limits(rollouts=limit), ManualClock())
+    budget.set_aside = limit // 4
+    for purpose, count, executed in steps:
+        try:
+            budget.reserve(count, purpose)
+        except BudgetReached:
+            continue
+        assert budget.total + budget.reserved <= limit
+        done = min(count, executed)
+        for _ in range(done):
+            budget.settle(purpose)
+        budget.release(count - done, purpose)
+        assert budget.reserved == 0
+    assert budget.total <= limit
+
+
+def test_reserve_for_the_end_is_kept_from_everything_else() -> None:
+    budget = Budget(Limits(rollouts=10), ManualClock())
+    budget.set_aside = 4
+    budget.reserve(6, Purpose.CHILD)
+    with pytest.raises(BudgetReached, match="0 left"):
+        budget.reserve(1, Purpose.CHILD)
+    budget.reserve(4, Purpose.FINAL)
+
+
+def test_time_tokens_and_money_stop_the_next_step() -> None:
+    clock = ManualClock()
+    budget = Budget(Limits(seconds=5, tokens=100, usd=1.0), clock)
+    budget.ask()
+    made = ProposalMade(1, 0, 0, "c0000", None, usage=Usage(1, 60, 0, 50, 0.2))
+    budget.charge_usage(made)
+    with pytest.raises(BudgetReached, match="tokens: 110 of 100"):
+        budget.ask()
+    budget = Budget(Limits(seconds=5), clock)
+    clock.advance(5)
+    with pytest.raises(BudgetReached, match="time"):
+        budget.ask()
+
+
+def test_training_limit_counts_training_only() -> None:
+    budget = Budget(Limits(train_rollouts=5), ManualClock())
+    budget.reserve(50, Purpose.VALIDATION)
+    budget.reserve(5, Purpose.CHAIN)
+    with pytest.raises(BudgetReached, match="train rollouts"):
+        budget.reserve(1, Purpose.PARENT)
