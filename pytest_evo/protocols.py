@@ -62,7 +62,8 @@ class Evaluator(Protocol):
         """Run a request and stream exactly one rollout per run, as they end.
 
         Scores here are raw: from the outcome or ``evo_score``; only passed and failed
-        have one. A run whose set-up never began comes as ``started=False``.
+        have one. A run whose set-up never began comes as ``started=False``; where
+        nobody knows whether it began, as ``lost`` with ``started=True``: it counts.
 
         Raises:
             WorkersLost: no worker can be had any more.

@@ -255,9 +255,14 @@ class Dispatcher:
                         self._budget.release(1, work.purpose)
                         sent.unstarted[run] = rollout
                         continue
+                    rollout = replace(rollout, attempt=attempt)
+                    if rollout.outcome is Outcome.LOST and len(runs) > 1:
+                        self._record(work, rollout, log)
+                        sent.unstarted[run] = rollout
+                        continue
                     if rollout.outcome is Outcome.LOST:
                         rollout = replace(rollout, outcome=Outcome.CRASHED)
-                    self._record(work, replace(rollout, attempt=attempt), log)
+                    self._record(work, rollout, log)
                     honest = rollout.violation is None
                     if attempt == 0 and rollout.outcome in RETRIED and honest:
                         sent.failed.append(run)
@@ -305,6 +310,9 @@ class Dispatcher:
         log.note(event)
         self._budget.settle(work.purpose)
         self._budget.charge_usage(event)
+        if event.outcome is Outcome.LOST:
+            # Nobody asks for it: it has its place in the journal at once.
+            log.settle(event)
         displaced = self.memory.remember(event, work.iteration)
         if displaced is not None:
             # A failed first attempt stays in the journal beside its retry.

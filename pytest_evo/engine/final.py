@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
+from dataclasses import replace
 
+from pytest_evo.engine.budget import BudgetReached
 from pytest_evo.engine.dispatch import Dispatcher
 from pytest_evo.engine.dispatch import Work
 from pytest_evo.engine.recording import as_rollout
@@ -45,11 +48,7 @@ class Final:
     async def run(
         self, start: Candidate, winner: Member, log: ScopeLog
     ) -> FinalMeasured | None:
-        """Run both arms and make the claim; None where the start itself has won.
-
-        Raises:
-            BudgetReached: the reserve was not enough (many retries).
-        """
+        """Run both arms and make the claim; None where the start itself has won."""
         if winner.candidate.tree == start.tree:
             return None
         setup = self._setup
@@ -107,7 +106,21 @@ class Final:
         if not runs:
             return []
         work = Work(candidate, tuple(runs), Purpose.FINAL, ITERATION)
-        return await self._dispatcher.run(work, log)
+        try:
+            return await self._dispatcher.run(work, log)
+        except BudgetReached:
+            return await self._run_affordable(work, log)
+
+    async def _run_affordable(self, work: Work, log: ScopeLog) -> list[Rollout]:
+        """Retries, or what a killed session lost, have used up a part of the reserve.
+
+        The claim is then made on the cases that can still be measured.
+        """
+        found = []
+        for run in work.runs:
+            with contextlib.suppress(BudgetReached):
+                found += await self._dispatcher.run(replace(work, runs=(run,)), log)
+        return found
 
 
 def _audit(

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from pytest_evo.engine.baseline import Baseline
 from pytest_evo.engine.budget import Budget
+from pytest_evo.engine.budget import BudgetReached
 from pytest_evo.engine.budget import Limits
 from pytest_evo.engine.dispatch import Dispatcher
 from pytest_evo.engine.final import Final
@@ -31,6 +32,7 @@ from pytest_evo.engine.softstop import Interrupted
 from pytest_evo.engine.softstop import SoftStop
 from pytest_evo.engine.state import oldest_first
 from pytest_evo.engine.state import State
+from pytest_evo.errors import BudgetProblem
 from pytest_evo.errors import WorkersLost
 from pytest_evo.events import AcceptanceDecided
 from pytest_evo.events import CandidateRecorded
@@ -212,7 +214,10 @@ class Loop:
             return
         log = self._open(BASELINE_SCOPE, 0)
         baseline = Baseline(self._parts, self._plan, self.budget, self._dispatcher)
-        events = await baseline.run(log)
+        try:
+            events = await baseline.run(log)
+        except BudgetReached as reached:
+            raise unfinished_baseline(reached, self.budget.total) from reached
         log.events = events
         self._dispatcher.memory.own(log, 0)
         self._close(log)
@@ -366,6 +371,17 @@ class Loop:
         for event in log.events:
             if not isinstance(event, NOTICED_BEFORE):
                 self._parts.observer.notice(event)
+
+
+def unfinished_baseline(reached: BudgetReached, spent: int) -> BudgetProblem:
+    """The error for a budget that ended before the start was measured."""
+    option = f"--budget-{reached.axis.replace(' ', '-')}"
+    return BudgetProblem(
+        f"the budget ended before the baseline was complete: {reached}. {spent} "
+        "rollouts were spent, those included that were retried or that a killed "
+        "session lost. What is finished is kept; go on with more: "
+        f"pytest --evolve --evo-resume=last {option}=MORE"
+    )
 
 
 def closed_scopes(events: Iterable[Event]) -> Iterator[list[Event]]:

@@ -62,8 +62,10 @@ class Memory:
         """Leave in a scope the rollouts that no scope before it has in the journal.
 
         Slots share what they run at the same time. The journal gives such a rollout to
-        the lowest iteration that used it, whichever was first to run it.
+        the lowest iteration that used it, whichever was first to run it. What ran and
+        was not used is kept too: it counts.
         """
+        log.settle(*(row for row in log.unused() if not self.is_settled(row)))
         kept: list[Event] = []
         for event in log.events:
             if isinstance(event, RolloutRecorded) and event.outcome is not Outcome.LOST:

@@ -32,6 +32,7 @@ class ScopeLog:
         self._scope = scope
         self.events: list[Event] = []
         self.found = tuple(scope.found)
+        self._ran = [row for row in self.found if isinstance(row, RolloutRecorded)]
         self._proposals: dict[tuple[int, int], ProposalMade] = {}
         self._diagnoses: dict[int, DiagnosesMade] = {}
         for event in self.found:
@@ -43,6 +44,8 @@ class ScopeLog:
     def note(self, event: Event, *, commit: bool = False) -> None:
         """Make an event survive a kill; with ``commit`` also a power loss."""
         self._scope.note(event, commit=commit)
+        if isinstance(event, RolloutRecorded):
+            self._ran.append(event)
 
     def settle(self, *events: Event) -> None:
         """Give events that were noted, or need no note, their canonical place."""
@@ -65,6 +68,25 @@ class ScopeLog:
     def rollouts(self) -> list[RolloutRecorded]:
         """Rollouts that an earlier session finished in this scope, lost ones too."""
         return [event for event in self.found if isinstance(event, RolloutRecorded)]
+
+    def unused(self) -> list[RolloutRecorded]:
+        """Rollouts that ran in this scope and that no step settled.
+
+        A step that the budget stops half-way leaves them, or a resumed one that cannot
+        afford what an earlier session could. They were paid for.
+        """
+        settled = {
+            (row.tree, row.case, row.repeat, row.attempt)
+            for row in self.events
+            if isinstance(row, RolloutRecorded) and row.outcome is not Outcome.LOST
+        }
+        left = [
+            row
+            for row in self._ran
+            if row.outcome is not Outcome.LOST
+            and (row.tree, row.case, row.repeat, row.attempt) not in settled
+        ]
+        return sorted(left, key=lambda row: (row.tree, row.case, row.repeat))
 
     def lost(self) -> list[tuple[RequestStarted, CaseId, int]]:
         """Runs that an earlier session sent and never saw the end of."""

@@ -244,8 +244,9 @@ class FakeEvaluator:
             gets the tree hash.
         width: how many requests can run at the same time.
         seed: shuffles the order in which concurrent rollouts end; None: no pauses.
-        fault: (request, case, repeat) -> an infrastructure outcome that takes the
-            place of the judgement, or None. ``lost`` comes as not started.
+        fault: (request, case, repeat) -> an infrastructure outcome, or a whole
+            rollout, that takes the place of the judgement, or None. An outcome
+            ``lost`` comes as not started.
         kill_after: raise :class:`Killed` instead of delivering one more rollout.
     """
 
@@ -256,7 +257,7 @@ class FakeEvaluator:
         files: Callable[[TreeHash], Files] | None = None,
         width: int = 2,
         seed: int | None = None,
-        fault: Callable[[Request, CaseId, int], Outcome | None] | None = None,
+        fault: Callable[[Request, CaseId, int], Outcome | Rollout | None] | None = None,
         kill_after: int | None = None,
     ) -> None:
         self._judge = judge

@@ -37,7 +37,7 @@ return rows
         ] == [
             ("passed", True),
             ("crashed", True),
-            ("lost", False),
+            ("lost", True),
         ]
     assert outcomes(rows[9:]) == {"test_one": "passed", "test_two": "passed"}
     assert "worker gw0 died" in project.output

@@ -87,14 +87,24 @@ class Flight:
             self.out.put_nowait(replace(rollout, violation=violation))
 
     def crash(self, why: str) -> None:
-        """The worker died: what had begun is crashed, the rest never began."""
+        """The worker died: what is known to have begun is crashed, the rest lost.
+
+        A test process can be ahead of what its worker has told, by a case that began
+        in this moment or, where the worker was frozen, by all of them. So the rest
+        counts: what ran without anybody knowing would exceed the budget.
+        """
         self.release()
-        self._end_open(Outcome.CRASHED, why)
+        remaining, self._open = self._open, {}
+        for run, started in remaining.items():
+            outcome = Outcome.CRASHED if started else Outcome.LOST
+            self.out.put_nowait(self._made_up(run, outcome, True, why))
 
     def lose(self, why: str) -> None:
         """Nobody will say more about the runs that are still open."""
         self.release()
-        self._end_open(Outcome.LOST, why)
+        remaining, self._open = self._open, {}
+        for run, started in remaining.items():
+            self.out.put_nowait(self._made_up(run, Outcome.LOST, started, why))
 
     def fail(self, error: Exception) -> None:
         """End the stream with an error."""
@@ -109,13 +119,6 @@ class Flight:
         if not self.closed:
             self.closed = True
             self.out.put_nowait(None)
-
-    def _end_open(self, outcome: Outcome, why: str) -> None:
-        remaining, self._open = self._open, {}
-        for run, started in remaining.items():
-            self.out.put_nowait(
-                self._made_up(run, outcome if started else Outcome.LOST, started, why)
-            )
 
     def _made_up(self, run: Run, outcome: Outcome, started: bool, why: str) -> Rollout:
         request = self.request
