@@ -17,6 +17,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -42,10 +43,16 @@ from pytest_evo.plugin.frames import FrameReader
 from pytest_evo.plugin.frames import FrameWriter
 from pytest_evo.plugin.isolation import mount
 from pytest_evo.plugin.isolation.candidates import quiet_bytecode
+from pytest_evo.plugin.isolation.paths import below
 from pytest_evo.plugin.isolation.reach import recorder
+from pytest_evo.plugin.isolation.shield import keep_signals
 from pytest_evo.plugin.isolation.shield import Shield
 from pytest_evo.plugin.itemrun import ItemRunner
 from pytest_evo.plugin.launcher import Todo
+from pytest_evo.plugin.processes import LINUX
+
+# Calls that every rollout pays for: names, not Path objects.
+# ruff: noqa: PTH115, PTH116, PTH208
 
 TOKEN_VARIABLE = "PYTEST_EVO_PROCESS"
 _LOG_BYTES = 20_000
@@ -231,7 +238,7 @@ class ForkedChild:
             processes.lead_session(self._parent)
             signals.restore()
             let_go()
-            self._redirect(place.log)
+            self._redirect(place.log, place.shield)
             writer = FrameWriter(descriptor)
             prepare_child(self._config, place.scratch)
             seen_at = place.candidate
@@ -239,6 +246,8 @@ class ForkedChild:
                 mount.enter(place.candidate, place.artifact, place.files, place.shield)
                 processes.die_with_parent(self._parent)  # new credentials forget it
                 seen_at = place.artifact
+            else:
+                keep_signals()
             enter_environment(surroundings.variables(seen_at))
             quiet_bytecode()
             self._run(run, todo, place, seen_at, writer)
@@ -277,15 +286,50 @@ class ForkedChild:
         )
         writer.send(last_word(watch, self._runner, items))
 
-    def _redirect(self, log: Path) -> None:
+    def _redirect(self, log: Path, shield: Shield | None) -> None:
         """Give output that no test's capture catches a file of its own.
 
         The worker's capture files are shared by all its children, with their offset.
+        Other descriptors of the terminal, and of files that rollouts must not see, are
+        let go of.
         """
         descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         capture: Any = self._config.pluginmanager.getplugin("capturemanager")
         if capture is not None:
             capture.stop_global_capturing()
+        terminal = {_identity(1), _identity(2)}
         os.dup2(descriptor, 1)
         os.dup2(descriptor, 2)
         os.close(descriptor)
+        _let_go_of(terminal, shield.hidden if shield is not None else ())
+
+
+def _let_go_of(terminal: Collection[object], hidden: Sequence[str]) -> None:
+    """Point descriptors of the terminal and of files in hidden folders nowhere."""
+    nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    for number in _open_descriptors():
+        with contextlib.suppress(OSError):
+            name = os.readlink(f"/proc/self/fd/{number}") if LINUX else ""
+            inside = any(below(name, folder) is not None for folder in hidden)
+            if number != nowhere and (inside or _identity(number) in terminal):
+                os.dup2(nowhere, number, inheritable=False)
+    os.close(nowhere)
+
+
+def _open_descriptors() -> list[int]:
+    """All descriptors above standard error."""
+    try:
+        names = os.listdir("/proc/self/fd" if LINUX else "/dev/fd")
+    except OSError:
+        return []
+    return [number for number in map(int, names) if number > 2]
+
+
+def _identity(descriptor: int) -> object:
+    try:
+        status = os.fstat(descriptor)
+    except OSError:  # closed
+        return None
+    null = os.stat(os.devnull)
+    same = (status.st_dev, status.st_ino)
+    return None if same == (null.st_dev, null.st_ino) else same

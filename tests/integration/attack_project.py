@@ -94,10 +94,12 @@ class Outcome:
         return {row["case"]: row["score"] for row in self.rollouts[attack]}
 
 
-def make_attacked(root: Path, attacks: Mapping[str, Mapping[str, str]]) -> Path:
+def make_attacked(
+    root: Path, attacks: Mapping[str, Mapping[str, str]], settings: str = ""
+) -> Path:
     """Write the project; ``attacks`` are files by name by attack, in their order."""
     files = {
-        "pyproject.toml": PYPROJECT,
+        "pyproject.toml": PYPROJECT + settings,
         "proposals.py": PROPOSALS,
         "art/solver.py": SEED,
         "tests/test_solver.py": CASES,

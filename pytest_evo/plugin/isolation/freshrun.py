@@ -36,6 +36,7 @@ from pytest_evo.plugin.isolation.fresh import ZygoteSpec
 from pytest_evo.plugin.isolation.reach import recorder
 from pytest_evo.plugin.isolation.reach import Seen
 from pytest_evo.plugin.isolation.relocation import Relocation
+from pytest_evo.plugin.isolation.shield import keep_signals
 from pytest_evo.plugin.itemrun import ItemRunner
 from pytest_evo.plugin.messages import Farewell
 from pytest_evo.plugin.messages import Finished
@@ -152,6 +153,8 @@ class _Run:
                 Path(task.candidate), Path(task.artifact), task.files, task.shield
             )
             die_with_parent(self._parent)  # new credentials forget it
+        else:
+            keep_signals()
         self._relocation.enter()
 
     def _tell_missing(self, collected: _Collection, seen: Seen) -> None:

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import threading
 import time
+from collections import Counter
 from collections import deque
 from collections.abc import AsyncIterator
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from pytest_evo.errors import WorkersLost
 from pytest_evo.models import CaseId
 from pytest_evo.models import Json
 from pytest_evo.models import Rollout
+from pytest_evo.models import START
 from pytest_evo.models import Tree
 from pytest_evo.models import TreeHash
 from pytest_evo.plugin import messages
@@ -32,6 +34,8 @@ from pytest_evo.plugin.pools.flights import Flight
 from pytest_evo.plugin.pools.roster import Worker
 from pytest_evo.protocols import Request
 
+DEADLY = 3
+"""How many workers a candidate may take with it before it is not run any more."""
 _WATCH = 0.5  # seconds between looks for silent workers
 Notice: TypeAlias = Callable[[str], None]
 
@@ -80,6 +84,7 @@ class Pool:
         self._hellos: tuple[messages.Hello, ...] = ()
         self._late: dict[str, Json] = {}
         self._deaths = 0
+        self._deadly: Counter[TreeHash] = Counter()
         self._lost: Exception | None = None
         self._closed = False
 
@@ -205,7 +210,11 @@ class Pool:
             raise EvoError("the pool was not told where candidates come from")
         flight = Flight(request, self._tree(request.tree), self._groups)
         self._flights[request.id] = flight
-        self._pending.append(flight)
+        if self._deadly[request.tree] < DEADLY:
+            self._pending.append(flight)
+        else:
+            flight.condemn(f"its process killed {DEADLY} workers; it is not run again")
+            self._retire(flight)
         self._dispatch()
         try:
             while (item := await flight.out.get()) is not None:
@@ -324,6 +333,8 @@ class Pool:
         worker.link.close()
         for flight in list(worker.flights.values()):
             flight.crash(f"worker {worker.name} died")
+            if flight.request.candidate != START:
+                self._deadly[flight.request.tree] += 1
             self._retire(flight)
         if self._closed or worker.dismissed:
             return

@@ -106,6 +106,13 @@ class Flight:
         for run, started in remaining.items():
             self.out.put_nowait(self._made_up(run, Outcome.LOST, started, why))
 
+    def condemn(self, why: str) -> None:
+        """Answer everything as a violation; nothing is run."""
+        remaining, self._open = self._open, {}
+        for run in remaining:
+            rollout = self._made_up(run, Outcome.CRASHED, True, why)
+            self.out.put_nowait(replace(rollout, violation=why))
+
     def fail(self, error: Exception) -> None:
         """End the stream with an error."""
         if not self.closed:
