@@ -135,7 +135,7 @@ def publish(
     mode = junit_candidates or _mode(view)
     chosen = set(chosen_candidates(run))
     files: list[Path] = []
-    with _explained(reports_dir):
+    with _explained(reports_dir, run_path):
         _make_reports_dir(reports_dir)
         for record in run.candidates:
             if not run.rollouts.get(record.id):
@@ -194,12 +194,14 @@ def _mode(view: RunView) -> Mode:
 
 
 @contextlib.contextmanager
-def _explained(reports_dir: Path) -> Iterator[None]:
+def _explained(reports_dir: Path, run_path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        # a full disk does not say which file it was
+        where = error.filename or f"reports into {reports_dir} and {run_path}"
         raise UsageProblem(
-            f"cannot write {error.filename or reports_dir}: {error.strerror or error}. "
+            f"cannot write {where}: {error.strerror or error}. "
             "Make it writable, with room on the disk, or choose another place with "
             "--evo-reports=DIR; then type: pytest-evo report"
         ) from error
