@@ -95,7 +95,13 @@ class Final:
     ) -> tuple[dict[CaseId, float], list[Rollout]]:
         if split is Split.VAL:
             known: ScoreVector = winner.scores
-            return {case.id: known[case.id] for case in cases}, []
+            seen = self._snapshot.records.get(winner.candidate.tree, {})
+            rows = [
+                as_rollout(seen[case.id], winner.candidate)
+                for case in cases
+                if case.id in seen
+            ]
+            return {case.id: known[case.id] for case in cases}, rows
         runs = [(case.id, 0) for case in cases]
         rows = await self._run(winner.candidate, runs, log)
         return means(scores_by_case(rows)), rows

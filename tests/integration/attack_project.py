@@ -15,6 +15,9 @@ from evolve_project import records
 SEED = "def answer(n):\n    return 0\n"
 HONEST = "def answer(n):\n    return n * 2\n"
 PYPROJECT = """
+[tool.pytest.ini_options]
+testpaths = ["tests"]
+
 [tool.pytest_evo]
 artifact = "art"
 scripted = "proposals.py"
@@ -70,6 +73,27 @@ def test_train(n, evo_artifact, evo_score):
 @pytest.mark.parametrize("n", [0, 4, 5])
 def test_held_out(n, evo_artifact):
     assert load(evo_artifact).answer(n) == n * 2
+"""
+
+EARLY = """
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / "art"))
+import solver
+
+@pytest.mark.evo(deterministic=True)
+@pytest.mark.parametrize("n", [0, 1, 2, 3])
+def test_train(n):
+    assert solver.answer(n) == n * 2
+
+@pytest.mark.evo(split="val", deterministic=True)
+@pytest.mark.parametrize("n", [0, 4, 5])
+def test_held_out(n):
+    assert solver.answer(n) == n * 2
 """
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from attack_project import EARLY
 from attack_project import make_attacked
 from attack_project import Outcome
 from attack_project import run_attacks
@@ -181,6 +182,21 @@ def test_code_that_rewires_the_judges_is_a_violation(
     for attack in TAMPERING:
         assert outcome.violations(attack), attack
         assert not any(outcome.scores(attack).values()), attack
+
+
+@pytest.mark.parametrize("isolation", ["fresh", "workspace"])
+def test_code_that_rewires_while_it_is_imported_is_a_violation(
+    pytester: pytest.Pytester, isolation: str
+) -> None:
+    chosen = ("runtest", "makereport", "from-call", "outcomes", "builtins", "clock")
+    sources = {name: TAMPERING[name] for name in chosen}
+    attacks = {name: {"solver.py": text + TAIL} for name, text in sources.items()}
+    root = make_attacked(pytester.path, attacks, f'isolation = "{isolation}"\n')
+    (root / "tests" / "test_solver.py").write_text(EARLY)
+    outcome = run_attacks(root)
+    check_nothing_gained(outcome, sources)
+    for attack in sources:
+        assert outcome.violations(attack), attack
 
 
 def test_ending_the_test_early_gains_nothing(pytester: pytest.Pytester) -> None:
