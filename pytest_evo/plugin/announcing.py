@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from pytest_evo.engine.loop import Prospect
 from pytest_evo.models import Split
 from pytest_evo.plugin.isolating import Calibration
+from pytest_evo.plugin.redaction import dotenv_files
 from pytest_evo.plugin.runfiles import RunFiles
 from pytest_evo.plugin.task import Task
 from pytest_evo.reports.console import header_lines
@@ -58,6 +60,7 @@ class Header:
             notes=(
                 *_notes(prospect, self.settings),
                 *_fixture_notes(self.calibration.slow_fixtures),
+                *_secret_notes(self.task.artifact),
             ),
         )
         self.show(header_lines(facts))
@@ -68,6 +71,15 @@ def _fixture_notes(shares: Mapping[str, float]) -> Iterator[str]:
         yield (
             f"fixture {name} takes {share:.0%} of rollout time; if it does not "
             f"read the artifact and has session scope, set warm_fixtures = [{name!r}]"
+        )
+
+
+def _secret_notes(artifact: Path) -> Iterator[str]:
+    names = [path.relative_to(artifact).as_posix() for path in dotenv_files(artifact)]
+    if names:
+        yield (
+            f"{', '.join(names)} in the artifact may hold secrets: proposers, diffs "
+            "and the run directory show the files as they are"
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from collections.abc import Callable
 from collections.abc import Sequence
@@ -33,6 +34,8 @@ from pytest_evo.plugin.announcing import Header
 from pytest_evo.plugin.isolating import Calibration
 from pytest_evo.plugin.observing import RunObserver
 from pytest_evo.plugin.pools.base import Pool
+from pytest_evo.plugin.redaction import Redaction
+from pytest_evo.plugin.redaction import secrets_of
 from pytest_evo.plugin.runfiles import RunFiles
 from pytest_evo.plugin.scratch import scratch_directory
 from pytest_evo.plugin.task import Task
@@ -102,6 +105,8 @@ class Evolution:
         files = self._open(settings, marks)
         self.run_id = files.directory.id
         pool.configure(run=self.run_id)
+        secrets = secrets_of(os.environ, self._task.artifact)
+        pool.loads = Redaction(secrets).loads
         pool.notice = lambda text: self._display.note([Line(f"evo: {text}")])
         try:
             return self._run(pool, settings, marks, how, files)

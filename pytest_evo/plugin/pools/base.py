@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import threading
 import time
 from collections import Counter
@@ -16,6 +17,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 from collections.abc import Callable
 from collections.abc import Mapping
+from typing import Any
 from typing import TypeAlias
 
 from pytest_evo.errors import EvoError
@@ -65,6 +67,8 @@ class Pool:
         self.seed = 0
         self.finished_rollouts = 0
         """How many rollouts have been run, for the last line."""
+        self.loads: Callable[[bytes], Any] = json.loads
+        """Reads what a test process said of a rollout."""
         self._grace = grace
         self.notice = notice
         self._mode, self._mount = Mode.FORK, False
@@ -208,7 +212,7 @@ class Pool:
             raise self._lost
         if self._tree is None:
             raise EvoError("the pool was not told where candidates come from")
-        flight = Flight(request, self._tree(request.tree), self._groups)
+        flight = Flight(request, self._tree(request.tree), self._groups, self.loads)
         self._flights[request.id] = flight
         if self._deadly[request.tree] < DEADLY:
             self._pending.append(flight)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 from typing import TypeAlias
 
 from pytest_evo.errors import SuiteProblem
@@ -27,7 +29,11 @@ class Flight:
     """Keeps the promise of one rollout per run, whatever happens to the worker."""
 
     def __init__(
-        self, request: Request, tree: Tree, groups: Mapping[CaseId, str]
+        self,
+        request: Request,
+        tree: Tree,
+        groups: Mapping[CaseId, str],
+        loads: Callable[[bytes], Any] = json.loads,
     ) -> None:
         self.request = request
         self.tree = tree
@@ -35,6 +41,7 @@ class Flight:
             groups[case] for case, _ in request.runs if case in groups
         )
         self.out: asyncio.Queue[Rollout | Exception | None] = asyncio.Queue()
+        self._loads = loads
         self.worker: str | None = None
         self.heard = 0.0  # when the worker last said something of it
         self.limit = 0.0  # the longest that one of its cases may run
@@ -53,7 +60,7 @@ class Flight:
         if self._open.pop(run, None) is None:
             return
         try:
-            raw = RawRollout.from_plain(json.loads(message.payload))
+            raw = RawRollout.from_plain(self._loads(message.payload))
         except (ValueError, RecursionError) as error:
             self._held.append(self._made_up(run, Outcome.CRASHED, True, str(error)))
             return
