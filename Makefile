@@ -5,13 +5,16 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= 2
 
-.PHONY: help demo test check unit integration bench test-agents coverage docs-changelog clean
+.PHONY: help demo test check unit integration bench test-agents test-kill test-disk soak coverage docs-changelog clean
 
 help:
 	@echo "make demo         improve the retrieval example (under 5 minutes on 2 cores)"
 	@echo "make test         checks and all tests"
 	@echo "make check        ruff, mypy, import contract"
 	@echo "make bench        speed, measured as ratios in one run"
+	@echo "make test-kill    60 kills, stops, torn files, budgets (about 40 minutes)"
+	@echo "make test-disk    full and read-only disks (needs the right to mount)"
+	@echo "make soak         20,000 rollouts; memory and descriptors must stay flat"
 	@echo "make clean        remove the environment and what runs left"
 
 $(STAMP): pyproject.toml
@@ -59,6 +62,20 @@ bench: $(VENV)/.example
 	$(BIN)/python tests/benchmarks/bench_plugin_load.py
 	$(BIN)/python tests/benchmarks/bench_engine.py
 	$(BIN)/python tests/benchmarks/bench_fresh.py
+
+KILLS ?= 60
+SEED ?= 1
+ROLLOUTS ?= 20000
+
+test-kill: $(STAMP)
+	$(BIN)/python tests/proofs/kill_harness.py --kills $(KILLS) --seed $(SEED)
+	$(BIN)/python tests/proofs/stop_harness.py --seed $(SEED)
+
+test-disk: $(STAMP)
+	$(BIN)/python tests/proofs/full_disk.py
+
+soak: $(STAMP)
+	$(BIN)/python tests/proofs/soak.py --rollouts $(ROLLOUTS)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -15,6 +15,7 @@ from pytest_evo.plugin import hooks
 from pytest_evo.plugin import runfiles
 from pytest_evo.plugin.environment import conceal
 from pytest_evo.plugin.evolving import Evolution
+from pytest_evo.plugin.evolving import ExitCode
 from pytest_evo.plugin.isolation.reach import recorder
 from pytest_evo.plugin.junitxml import report_winner
 from pytest_evo.plugin.options import option_overrides
@@ -48,6 +49,7 @@ class Controller:
         with recorder().paused():  # with -n 0 this process collects too
             self._task = make_task(config)
         self._evolution: Evolution | None = None
+        self._stopped_early = False
         settings = self._task.settings
         workers = {
             "artifact": self._task.schema.directory,
@@ -75,10 +77,15 @@ class Controller:
         reporter = self._config.pluginmanager.get_plugin("terminalreporter")
         quiet = self._config.option.verbose < 0
         display = make_display(reporter, quiet=quiet)
-        self._evolution = Evolution(self._task, display, self._in_process)
-        return self._evolution.run(pool)
+        evolution = Evolution(self._task, display, self._in_process)
+        self._evolution = evolution
+        if self._stopped_early:
+            evolution.hints.append("stopped before anything was run")
+            return int(ExitCode.INTERRUPTED)
+        return evolution.run(pool)
 
     def _soft_stop(self) -> None:
+        self._stopped_early = True  # workers may still be collecting
         if self._evolution is not None:
             self._evolution.interrupt()
         sys.stderr.write(
