@@ -12,10 +12,10 @@ import builtins
 import sys
 from collections.abc import Iterable
 from collections.abc import Iterator
+from collections.abc import Mapping
 from types import FunctionType
 from typing import Any
 from typing import NamedTuple
-from typing import NoReturn
 
 import pytest
 from _pytest.fixtures import FuncFixtureInfo
@@ -62,26 +62,19 @@ _FREE_BUILTINS = frozenset(
     | {"license", "open", "print", "quit"}
 )
 _OWN_METHODS = ("runtest", "setup", "teardown")
+_MEMBERS = (FunctionType, classmethod, staticmethod, property)
 _MOST_TOLD = 5
 
 
 class _Part(NamedTuple):
     """One name of a module or class, with what it stood for."""
 
-    owner: Any  # a module or class
+    names: Mapping[str, object]  # of the module or class, as they are now
     name: str
     value: object
-    code: object  # of a function: it can be replaced inside
-
-    def is_changed(self) -> bool:
-        """Whether the name stands for something else now."""
-        now = vars(self.owner).get(self.name)
-        return now is not self.value or _code(now) is not self.code
-
-    def __str__(self) -> str:
-        module = getattr(self.owner, "__module__", None)
-        where = self.owner.__name__
-        return ".".join(filter(None, (module, where, self.name)))
+    function: Any  # with the code that runs; None where there is none
+    code: object  # it can be replaced inside the function
+    owner: Any
 
 
 class Judges:
@@ -92,7 +85,17 @@ class Judges:
 
     def changed(self) -> list[str]:
         """Names that stand for something else now."""
-        return [str(part) for part in self._parts if part.is_changed()]
+        return [
+            _title(owner, name)
+            for names, name, value, function, code, owner in self._parts
+            if names.get(name) is not value
+            or (code is not None and function.__code__ is not code)
+        ]
+
+
+def _title(owner: Any, name: str) -> str:
+    module = getattr(owner, "__module__", None)
+    return ".".join(filter(None, (module, owner.__name__, name)))
 
 
 class Watch:
@@ -128,8 +131,8 @@ class Watch:
 def failing_test(like: pytest.Item) -> pytest.Item:
     """A test beside ``like``, under its name and without fixtures, that has to fail."""
 
-    def fails() -> NoReturn:
-        raise AssertionError("this test has to fail")
+    def fails() -> None:
+        pytest.fail("this test has to fail", pytrace=False)  # a traceback costs time
 
     return pytest.Function.from_parent(
         like.getparent(pytest.Module) or like.session,
@@ -148,7 +151,7 @@ def verdict(outcome: Outcome) -> tuple[str, ...]:
 
 def _function(item: pytest.Item) -> tuple[object, object]:
     function = getattr(item, "function", None)
-    return function, _code(function)
+    return function, getattr(function, "__code__", None)
 
 
 def _parts() -> Iterator[_Part]:
@@ -158,25 +161,26 @@ def _parts() -> Iterator[_Part]:
             yield from _of_module(module)
     for name, value in vars(builtins).items():
         if callable(value) and name not in _FREE_BUILTINS:
-            yield _Part(builtins, name, value, None)
+            yield _part(builtins, name, value)
     time = sys.modules["time"]
     for name in _CLOCKS:
-        yield _Part(time, name, vars(time)[name], None)
+        yield _part(time, name, vars(time)[name])
 
 
 def _of_module(module: Any) -> Iterator[_Part]:
     for name, value in list(vars(module).items()):
         if isinstance(value, FunctionType):
-            yield _Part(module, name, value, _code(value))
+            yield _part(module, name, value)
         elif isinstance(value, type) and value.__module__ == module.__name__:
-            yield _Part(module, name, value, None)
+            yield _part(module, name, value)
             for inner, member in list(vars(value).items()):
-                if isinstance(member, (FunctionType, classmethod, staticmethod)):
-                    yield _Part(value, inner, member, _code(member))
-                elif isinstance(member, property):
-                    yield _Part(value, inner, member, None)
+                if isinstance(member, _MEMBERS):
+                    yield _part(value, inner, member)
 
 
-def _code(value: object) -> object:
-    inner = getattr(value, "__func__", value)
-    return getattr(inner, "__code__", None) if value is not None else None
+def _part(owner: Any, name: str, value: object) -> _Part:
+    function = getattr(value, "__func__", value)
+    if not isinstance(function, FunctionType):
+        function = None
+    code = function.__code__ if function is not None else None
+    return _Part(vars(owner), name, value, function, code, owner)

@@ -34,6 +34,7 @@ from pytest_evo.plugin.forking import Place
 from pytest_evo.plugin.forking import settle
 from pytest_evo.plugin.forking import Surroundings
 from pytest_evo.plugin.frames import frame_pair
+from pytest_evo.plugin.isolation import mount
 from pytest_evo.plugin.isolation.candidates import CandidateCache
 from pytest_evo.plugin.isolation.fresh import describe_session
 from pytest_evo.plugin.isolation.fresh import FreshTask
@@ -91,7 +92,9 @@ class CaseLauncher:
                 session, self._artifact, settings.protect, settings.writable
             ),
         )
-        self._frozen = frozenset(self._protected.paths[:MOST_FROZEN])
+        self._frozen = frozenset(
+            filter(_can_freeze, self._protected.paths[:MOST_FROZEN])
+        )
         self._sites = site_folders()
         self._token = secrets.token_hex(16)
         conceal(settings.hidden)
@@ -205,9 +208,10 @@ class CaseLauncher:
         What the start artifact changes is the suite's own doing and taken over.
         """
         mounted = run.mount and run.mode is not Mode.WORKSPACE
+        sure = mounted and mount.freezes()
         mine, others = self._protected.check(
             blame=run.candidate != START,
-            frozen=self._frozen if mounted else frozenset(),
+            frozen=self._frozen if sure else frozenset(),
         )
         if others is not None:
             self.notices.append(
@@ -347,6 +351,11 @@ class CaseLauncher:
         zygote, self._zygote = self._zygote, None
         if zygote is not None:
             zygote.close()
+
+
+def _can_freeze(path: Path) -> bool:
+    """Whether there is no other way to the file than its name."""
+    return not path.is_symlink() and path.stat().st_nlink == 1
 
 
 def _selected(artifact: Path, include: Sequence[str]) -> tuple[str, ...]:

@@ -51,6 +51,20 @@ manager = frame.f_locals["item"].config.pluginmanager
 if not manager.hasplugin("kind"):
     manager.register(Kind(), "kind")
 """,
+    "hook-calls": """
+import sys, pytest
+frame = sys._getframe()
+while frame and not isinstance(frame.f_locals.get("item"), pytest.Item):
+    frame = frame.f_back
+manager = frame.f_locals["item"].config.pluginmanager
+inner = manager._inner_hookexec
+def kind(name, methods, kwargs, first):
+    found = inner(name, methods, kwargs, first)
+    if name == "pytest_runtest_makereport":
+        found.outcome, found.longrepr = "passed", None
+    return found
+manager._inner_hookexec = kind
+""",
     "score-fixture": """
 import pytest_evo.plugin.recording as recording
 recording.checked_score = lambda name, value: 1.0

@@ -69,6 +69,28 @@ def _probe(artifact: str, files: tuple[str, ...]) -> str | None:
     return problem
 
 
+@cache
+def freezes() -> bool:
+    """Whether a shield really makes files read-only here; tried once, in a child."""
+    with tempfile.TemporaryDirectory(prefix="evo-probe-") as folder:
+        top = Path(folder)
+        place, copy, file = top / "artifact", top / "copy", top / "file"
+        place.mkdir()
+        copy.mkdir()
+        file.touch()
+
+        def attempt() -> None:
+            enter(copy, place, (), Shield(read_only=(str(file),)))
+            for act in (file.unlink, lambda: file.write_text("changed")):
+                try:
+                    act()
+                except OSError:
+                    continue
+                raise MountRefused("a frozen file was changed")
+
+        return _in_child(attempt) is None
+
+
 def _in_child(action: Callable[[], None]) -> str | None:
     """Run an action in a forked child; the text of its OSError, None if it worked."""
     reading, writing = os.pipe()
