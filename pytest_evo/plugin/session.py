@@ -59,6 +59,7 @@ def prepare_session(config: pytest.Config, notices: list[str]) -> None:
     ignored = _ignore_stoppers(config)
     if ignored:
         notices.append(f"{', '.join(ignored)} ignored: every case has to be measured")
+    _settle_shuffling(config, notices)
     if config.getoption("evolve", False) and not hasattr(config, "workerinput"):
         _choose_workers(config, notices)
 
@@ -76,6 +77,18 @@ def _ignore_stoppers(config: pytest.Config) -> list[str]:
             ignored.append("--cov-fail-under")
         options.cov_fail_under = 0
     return ignored
+
+
+def _settle_shuffling(config: pytest.Config, notices: list[str]) -> None:
+    """Give pytest-randomly one seed for the whole run, its resumes included.
+
+    It would take another one in every process, and both order and random numbers of
+    start and candidates would differ.
+    """
+    if getattr(config.option, "randomly_seed", None) == "default":
+        seed = int(getattr(config.option, "evo_seed", None) or 0)
+        config.option.randomly_seed = seed
+        notices.append(f"-p randomly: every rollout has --randomly-seed={seed}")
 
 
 def _choose_workers(config: pytest.Config, notices: list[str]) -> None:

@@ -259,3 +259,25 @@ def test_selection_of_nothing_ends_before_any_rollout(
     assert done.returncode == 4
     assert "no tests were collected" in done.stderr
     assert not (root / ".evo").exists()
+
+
+SHUFFLER = """
+def pytest_addoption(parser):
+    parser.addoption("--randomly-seed", default="default")
+
+def pytest_report_header(config):
+    return f"shuffled with {config.option.randomly_seed}"
+"""
+
+
+def test_shuffling_plugin_gets_one_seed_for_the_whole_run(
+    pytester: pytest.Pytester,
+) -> None:
+    root = pytester.path
+    write_project(root)
+    (root / "shuffler.py").write_text(SHUFFLER)
+    one = ("-p", "shuffler", "-n", "0", "--evo-seed=7", "some.words")
+    done = run(root, *one, PYTHONPATH=str(root))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "shuffled with 7" in done.stdout
+    assert "every rollout has --randomly-seed=7" in done.stdout
