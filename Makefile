@@ -34,7 +34,7 @@ demo: $(VENV)/.example
 	cd example_projects/retrieval && \
 	  $(abspath $(BIN))/pytest --evolve --budget-rollouts=$(DEMO_ROLLOUTS) -n $(WORKERS)
 
-DEMO_ROLLOUTS ?= 3000
+DEMO_ROLLOUTS ?= 5000
 
 test: $(VENV)/.example check
 	$(BIN)/python -m pytest -n $(WORKERS) --dist=worksteal -q tests
@@ -79,4 +79,4 @@ soak: $(STAMP)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
-	rm -rf example_projects/*/.evo example_projects/*/evo-reports
+	rm -rf example_projects/*/.evo example_projects/*/evo-reports example_projects/*/.cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,12 +13,15 @@ from pytest_evo.engine.dispatch import Dispatcher
 from pytest_evo.engine.dispatch import Work
 from pytest_evo.engine.noise import judge_noise
 from pytest_evo.engine.noise import sample_for_noise
+from pytest_evo.engine.noise import SAMPLED
 from pytest_evo.engine.noise import TIMES
 from pytest_evo.engine.parts import Parts
 from pytest_evo.engine.parts import Plan
 from pytest_evo.engine.scopelog import ScopeLog
 from pytest_evo.engine.scoring import SCORED
+from pytest_evo.engine.setup import BATCH
 from pytest_evo.engine.splitting import deal
+from pytest_evo.engine.splitting import ENOUGH_FOR_TEST
 from pytest_evo.errors import BudgetProblem
 from pytest_evo.errors import SuiteProblem
 from pytest_evo.events import CandidateRecorded
@@ -51,6 +55,7 @@ class Estimate:
     cases: int
     noise: int
     reserve: int
+    search: int
 
     @property
     def total(self) -> int:
@@ -59,11 +64,24 @@ class Estimate:
 
 
 def estimate(marks: Sequence[CaseMark], plan: Plan) -> Estimate:
-    """The smallest cost of baseline, noise and reserve for a deterministic suite."""
+    """The smallest cost of baseline, noise, reserve and a search worth beginning.
+
+    It holds for a suite that turns out deterministic; a noisy one needs more.
+    """
+    count = len(marks)
     open_cases = sum(1 for mark in marks if mark.deterministic is None)
-    noise = 0 if plan.noise == "none" else (TIMES - 1) * min(20, open_cases)
-    shares = plan.fractions or (0.4, 0.3, 0.3 if len(marks) >= 40 else 0.0)
-    return Estimate(len(marks), noise, int(shares[2] * len(marks)))
+    noise = 0 if plan.noise == "none" else (TIMES - 1) * min(SAMPLED, open_cases)
+    if plan.splits:
+        named = Counter(plan.splits.values())
+        train, val, test = (named[split] for split in Split)
+    else:
+        shares = plan.fractions or (
+            (0.4, 0.3, 0.3) if count >= ENOUGH_FOR_TEST else (0.5, 0.5, 0.0)
+        )
+        train, val, test = (int(share * count) for share in shares)
+    batch = max(1, min(plan.batch or BATCH, train))
+    search = max(1, val) + plan.least_proposals * batch
+    return Estimate(count, noise, test, search)
 
 
 class Baseline:
@@ -110,12 +128,14 @@ class Baseline:
         if limit is None:
             return
         need = estimate(self._parts.marks, self._plan)
-        if limit < need.total:
+        least = need.total + need.search
+        if limit < least:
             raise BudgetProblem(
-                f"--budget-rollouts={limit} is less than the run needs before its "
-                f"first proposal: {need.cases} for the baseline, {need.noise} to "
-                f"measure noise, {need.reserve} kept for the final measurement. "
-                f"Give at least {need.total + max(50, need.cases)}; nothing was run."
+                f"--budget-rollouts={limit} does not reach for a run: {need.cases} for "
+                f"the baseline, {need.noise} to measure noise, {need.reserve} kept for "
+                f"the final measurement, and {need.search} for "
+                f"{self._plan.least_proposals} proposals and one validation. Give at "
+                f"least {least}; nothing was run."
             )
 
     async def _measure(
