@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -195,6 +197,20 @@ def mountable() -> bool:
     return mount.probe(Path(__file__).parent) is None
 
 
+def signals_are_kept() -> bool:
+    """Whether this kernel, and our rights, keep a process from signalling others."""
+    code = (
+        "import os\n"
+        "from pytest_evo.plugin.isolation.shield import keep_signals\n"
+        "keep_signals()\n"
+        "os.kill(os.getppid(), 0)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=False, capture_output=True
+    )
+    return done.returncode != 0
+
+
 MODES = {
     "mounted": "",
     "without-mount": 'isolation = "fork"\nmount = "never"\n',
@@ -244,6 +260,8 @@ def test_run_directory_and_other_candidates_are_out_of_sight(
 def test_processes_end_with_their_rollout(pytester: pytest.Pytester) -> None:
     outcome = attacked(pytester.path, ON_PROCESSES, workers="1")
     check_nothing_gained(outcome, ON_PROCESSES)
+    if signals_are_kept():
+        assert " died" not in outcome.output
     time.sleep(3.2)
     assert not (pytester.path / "outlived").exists()
 

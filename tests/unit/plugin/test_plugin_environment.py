@@ -1,7 +1,11 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 from pytest_evo.plugin.environment import enter_environment
 from pytest_evo.plugin.environment import rollout_environment
@@ -44,3 +48,32 @@ def test_entering_an_environment_removes_the_rest(monkeypatch):
     monkeypatch.setattr(os, "environ", dict(BASE))
     enter_environment({"MINE": "2", "NEW": "3"})
     assert os.environ == {"MINE": "2", "NEW": "3"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_concealed_variables_leave_the_block_of_the_program_and_stay_usable() -> None:
+    code = (
+        "import os\n"
+        "from pytest_evo.plugin.environment import conceal\n"
+        "conceal(['*_API_KEY'])\n"
+        "assert os.environ['SOME_API_KEY'] == 'sk-canary-1'\n"
+        "import subprocess, sys\n"
+        "show = 'import os; print(os.environ[\"SOME_API_KEY\"])'\n"
+        "seen = subprocess.check_output([sys.executable, '-c', show])\n"
+        "assert b'sk-canary-1' in seen\n"
+        "assert os.environ['OTHER'] == 'kept'\n"
+        "block = open('/proc/self/environ', 'rb').read()\n"
+        "assert b'canary' not in block\n"
+        "assert b'kept' in block\n"
+        "if os.fork() == 0:\n"
+        "    os._exit(b'canary' in open('/proc/self/environ', 'rb').read())\n"
+        "assert os.wait()[1] == 0\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "SOME_API_KEY": "sk-canary-1", "OTHER": "kept"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

@@ -209,6 +209,33 @@ def test_deaths_without_progress_end_every_stream(pool):
     asyncio.run(scenario())
 
 
+def test_candidate_that_takes_workers_with_it_is_not_run_again():
+    pool = Pool(workers=1, grace=0.2)
+    pool.set_source(lambda tree: TREE, lambda sha: b"abc")
+
+    async def scenario():
+        for at in range(base.DEADLY):
+            worker = Wire(pool, f"gw{at}")
+            await asyncio.sleep(0.01)
+            task = asyncio.create_task(collect(pool, request(f"r{at}")))
+            await asyncio.sleep(0.01)
+            worker.start(f"r{at}")
+            worker.die()
+            assert [row.violation for row in await task] == [None]
+        worker = Wire(pool, "last")
+        await asyncio.sleep(0.01)
+        condemned = await collect(pool, request("again", A, B))
+        assert not worker.runs()
+        return condemned
+
+    rows = asyncio.run(scenario())
+    assert [(row.case, row.outcome) for row in rows] == [
+        (A, Outcome.CRASHED),
+        (B, Outcome.CRASHED),
+    ]
+    assert all("killed 3 workers" in row.violation for row in rows)
+
+
 def test_progress_forgives_deaths(pool):
     first, _ = ready(pool)
 
