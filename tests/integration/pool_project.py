@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
+import threading
+from contextlib import contextmanager
 from pathlib import Path
 
 import pool_driver
@@ -42,9 +45,11 @@ class Project:
     def run(self, way, *args, status=0, environment=None, timeout=60):
         for name, value in (environment or {}).items():
             self.pytester._monkeypatch.setenv(name, value)
-        result = self.pytester.runpytest_subprocess(
-            "-p", "pool_driver", "-p", "no:cacheprovider", way, *args, timeout=timeout
-        )
+        with signals_from_outside(self.path):
+            result = self.pytester.runpytest_subprocess(
+                *("-p", "pool_driver", "-p", "no:cacheprovider", way, *args),
+                timeout=timeout,
+            )
         assert result.ret == status, result.stdout.str() + result.stderr.str()
         self.output = result.stdout.str() + result.stderr.str()
         return self.result()
@@ -64,6 +69,31 @@ class Project:
     def result(self):
         file = self.path / "result.json"
         return json.loads(file.read_text())["rows"] if file.exists() else None
+
+
+@contextmanager
+def signals_from_outside(folder):
+    """Send the signals that tests ask for by a file ``signal-PID-NUMBER``.
+
+    A test process cannot signal its worker itself, where the system can prevent it.
+    """
+    over = threading.Event()
+
+    def send():
+        while not over.wait(0.02):
+            for file in folder.glob("signal-*-*"):
+                _, pid, number = file.name.split("-")
+                file.unlink()
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(pid), int(number))
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def outcomes(rows):
