@@ -6,8 +6,9 @@ EvoError
 │   ├── ArtifactProblem     the artifact directory or its schema
 │   ├── SuiteProblem        the collected cases or their split
 │   ├── BudgetProblem       a budget that cannot pay for a run
-│   └── RunDirectoryProblem a run directory that cannot be used
-│       └── JournalDamaged  a journal that is broken in the middle
+│   ├── RunDirectoryProblem a run directory that cannot be used
+│   │   └── JournalDamaged  a journal that is broken in the middle
+│   └── WorkerProblem       a worker's machine that cannot go on, as with a full disk
 ├── ProposalRefused         an answer of a proposer that is not evaluated
 ├── ProposerExhausted       a proposer that has nothing left to propose
 ├── MessageRefused          a message between controller and worker that is malformed
@@ -50,6 +51,10 @@ class RunDirectoryProblem(UsageProblem):
 
 class JournalDamaged(RunDirectoryProblem):
     """A journal record before the tail is broken; the message has its number."""
+
+
+class WorkerProblem(UsageProblem):
+    """A worker cannot go on before a person has changed something on its machine."""
 
 
 class ProposalRefused(EvoError):

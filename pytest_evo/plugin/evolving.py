@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import tempfile
 from collections.abc import Callable
 from collections.abc import Sequence
 from enum import IntEnum
@@ -36,6 +37,7 @@ from pytest_evo.plugin.observing import RunObserver
 from pytest_evo.plugin.pools.base import Pool
 from pytest_evo.plugin.redaction import Redaction
 from pytest_evo.plugin.redaction import secrets_of
+from pytest_evo.plugin.room import is_full
 from pytest_evo.plugin.runfiles import RunFiles
 from pytest_evo.plugin.scratch import scratch_directory
 from pytest_evo.plugin.task import Task
@@ -46,6 +48,7 @@ from pytest_evo.publish import publish
 from pytest_evo.publish import Published
 from pytest_evo.reports.console import Line
 from pytest_evo.settings import Settings
+from pytest_evo.store.disk import failed
 from pytest_evo.store.view import load_run
 from pytest_evo.strategies.presets import make_diagnoser
 from pytest_evo.strategies.presets import make_strategy
@@ -202,6 +205,12 @@ class Evolution:
                 self._display.note(
                     [Line(f"run {files.directory.id} has ended already; nothing to do")]
                 )
+        except OSError as error:
+            if not is_full(error):
+                raise
+            raise failed(
+                error, Path(error.filename or tempfile.gettempdir())
+            ) from error
         except Interrupted:
             status = ExitCode.INTERRUPTED
         except WorkersLost as lost:

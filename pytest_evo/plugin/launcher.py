@@ -42,6 +42,9 @@ class Launcher(Protocol):
     notices: list[str]
     """What a person should know; whoever serves takes it from here."""
 
+    def trouble(self) -> str | None:
+        """Why nothing can be started here any more; None if it can."""
+
     def missing(self, run: messages.Run) -> Sequence[str]:
         """Blobs that the worker does not have."""
 

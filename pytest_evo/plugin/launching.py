@@ -50,6 +50,7 @@ from pytest_evo.plugin.launcher import Subject
 from pytest_evo.plugin.launcher import Todo
 from pytest_evo.plugin.messages import Mode
 from pytest_evo.plugin.rawrollout import RawRollout
+from pytest_evo.plugin.room import no_room
 
 _STATUS_SECONDS = 1.0  # how long the zygote may take to tell how a child ended
 
@@ -113,6 +114,10 @@ class CaseLauncher:
     def token(self) -> str:
         """What every process that a test process starts has in its environment."""
         return self._token
+
+    def trouble(self) -> str | None:
+        """Why nothing can be started here any more; None if it can."""
+        return no_room(self._directory)
 
     def missing(self, run: messages.Run) -> Sequence[str]:
         """Blobs that the worker does not have."""

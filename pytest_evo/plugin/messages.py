@@ -220,8 +220,19 @@ class Log:
     text: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """The worker cannot go on before a person has changed something; ends the run."""
+
+    kind: ClassVar[str] = "trouble"
+    id: str = ""
+    text: str = ""
+
+
 ToWorker: TypeAlias = Run | Blob | Cancel | Stop | Configure
-ToController: TypeAlias = Hello | Need | Started | Finished | Farewell | Done | Log
+ToController: TypeAlias = (
+    Hello | Need | Started | Finished | Farewell | Done | Log | Trouble
+)
 Message: TypeAlias = ToWorker | ToController
 
 _KINDS: Mapping[str, type[Message]] = {

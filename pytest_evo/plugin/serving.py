@@ -148,9 +148,7 @@ class Server:
                 self._lacking.append(message)
                 self._check_blobs()
             case messages.Blob():
-                self._launcher.add(message)
-                self._asked.discard(message.id)
-                self._check_blobs()
+                self._keep(message)
             case messages.Cancel():
                 self._cancel(message.id)
             case messages.Configure():
@@ -164,6 +162,27 @@ class Server:
                         self._kill(leg, "cancel")
             case _:
                 self._tell(messages.Log(text=f"unexpected message {message.kind}"))
+
+    def _keep(self, blob: messages.Blob) -> None:
+        try:
+            self._launcher.add(blob)
+        except OSError as error:
+            if not self._in_trouble():
+                raise
+            self._tell(messages.Log(text=f"a file could not be kept: {error}"))
+            return
+        self._asked.discard(blob.id)
+        self._check_blobs()
+
+    def _in_trouble(self) -> bool:
+        """Whether nothing can be run here; the controller is told and ends the run."""
+        trouble = self._launcher.trouble()
+        if trouble is None:
+            return False
+        self._tell(messages.Trouble(text=trouble))
+        self._lacking.clear()
+        self._ready.clear()
+        return True
 
     def _abandon(self) -> None:
         self.abandoned = self._stopping = True
@@ -218,6 +237,8 @@ class Server:
             try:
                 process = self._launcher.launch(run, tuple(todo), self._forget)
             except (OSError, EvoError) as error:
+                if self._in_trouble():
+                    return
                 self._give_back(run, todo, f"no test process could be started: {error}")
                 self._tell(messages.Done(run.id))
                 continue
@@ -366,6 +387,8 @@ class Server:
         for text in self._launcher.notices:
             self._tell(messages.Log(text=text))
         self._launcher.notices.clear()
+        if self._in_trouble():
+            return  # its rollouts are not handed out: they may have wanted room
         more = bool(leg.todo)
         self._tell(messages.Done(leg.run.id, "; ".join(leg.violations) or None, more))
         if more:

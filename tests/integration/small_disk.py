@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -52,3 +54,16 @@ def small_disk(root: Path, name: str, options: str) -> Iterator[Path]:
         yield place
     finally:
         unmount(place)
+
+
+def fill(place: Path) -> Path:
+    """Leave no room; returns the file that takes it."""
+    ballast = place / "ballast"
+    descriptor = os.open(ballast, os.O_WRONLY | os.O_CREAT)
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                os.write(descriptor, b"x" * 65536)
+    finally:
+        os.close(descriptor)
+    return ballast

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 
 import pytest
+from small_disk import fill
 from small_disk import may_mount
 from small_disk import remount
 from small_disk import small_disk
-from survival import can_resume
 from survival import check_books
 from survival import executed_keys
+from survival import journal
 from survival import make_survival_project
+from survival import of_kind
 from survival import run_to_end
 from survival import Session
 
@@ -31,15 +34,17 @@ def _mountable() -> None:
 
 def test_full_disk_is_named_and_the_run_goes_on_later(tmp_path: Path) -> None:
     root = make_survival_project(tmp_path / "p", train=6, val=6)
-    with small_disk(root, ".evo", "size=160k") as place:
+    with small_disk(root, ".evo", "size=20m") as place:
         session = Session(root, OPTIONS)
+        while len(executed_keys(root)) < 15 and not session.ended:
+            time.sleep(0.01)
+        ballast = fill(place)
         assert session.wait() == 4, session.text()
         assert "used up" in session.text()
         assert "Traceback" not in session.text(), session.text()
         session.seconds_until_gone(10)
-        remount(place, "size=100m")
-        resume = ("--evo-resume=last",) if can_resume(root) else ()
-        run_to_end(root, *OPTIONS, *resume)
+        ballast.unlink()
+        run_to_end(root, *OPTIONS, "--evo-resume=last")
         check_books(root)
 
 
@@ -53,3 +58,19 @@ def test_read_only_run_directory_is_refused_before_anything_runs(
         assert session.wait() == 4, session.text()
         assert "Read-only" in session.text()
         assert not executed_keys(root)
+
+
+def test_full_temporary_directory_blames_no_candidate(tmp_path: Path) -> None:
+    root = make_survival_project(tmp_path / "p", train=6, val=6)
+    with small_disk(root, "tmp", "size=400k") as place:
+        session = Session(root, OPTIONS, environment={"TMPDIR": str(place)})
+        while len(executed_keys(root)) < 40 and not session.ended:
+            time.sleep(0.01)
+        fill(place)
+        assert session.wait() == 4, session.text()
+        assert "is full" in session.text()
+        assert "Traceback" not in session.text(), session.text()
+    run_to_end(root, *OPTIONS, "--evo-resume=last")
+    outcomes = {row["outcome"] for row in of_kind(journal(root), "rollout")}
+    assert outcomes <= {"passed", "failed", "lost"}
+    check_books(root)

@@ -22,6 +22,7 @@ from typing import TypeAlias
 
 from pytest_evo.errors import EvoError
 from pytest_evo.errors import MessageRefused
+from pytest_evo.errors import WorkerProblem
 from pytest_evo.errors import WorkersLost
 from pytest_evo.models import CaseId
 from pytest_evo.models import Json
@@ -205,6 +206,7 @@ class Pool:
 
         Raises:
             WorkersLost: no worker can be had any more.
+            WorkerProblem: a worker's disk is full.
             SuiteProblem: a person has to change a case before it can be scored.
         """
         self._bind()
@@ -279,6 +281,8 @@ class Pool:
                 self._welcome(worker, message)
             case messages.Log(text=text):
                 self.notice(f"worker {worker.name}: {text}")
+            case messages.Trouble(text=text):
+                self.abandon(WorkerProblem(f"worker {worker.name}: {text}"))
             case messages.Need(hashes=hashes):
                 if self._blob is not None:
                     for sha in hashes:

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from pytest_evo.errors import SuiteProblem
+from pytest_evo.errors import WorkerProblem
 from pytest_evo.errors import WorkersLost
 from pytest_evo.models import CaseMark
 from pytest_evo.models import Outcome
@@ -204,6 +205,23 @@ def test_deaths_without_progress_end_every_stream(pool):
         with pytest.raises(WorkersLost, match="not one rollout"):
             await task
         with pytest.raises(WorkersLost):
+            await collect(pool, request("s"))
+
+    asyncio.run(scenario())
+
+
+def test_full_disk_of_a_worker_ends_every_stream_and_believes_nothing(pool):
+    first, _ = ready(pool)
+
+    async def scenario():
+        task = asyncio.create_task(collect(pool, request("r", A, B)))
+        await asyncio.sleep(0.01)
+        first.start("r", A)
+        first.finish("r", A)
+        first.say(messages.Trouble(text="the disk is full"))
+        with pytest.raises(WorkerProblem, match="gw0: the disk is full"):
+            await task
+        with pytest.raises(WorkerProblem):
             await collect(pool, request("s"))
 
     asyncio.run(scenario())
