@@ -105,7 +105,7 @@ def test_killed_controller_resumes_to_the_same_end(pytester: pytest.Pytester) ->
 def test_first_interrupt_ends_softly_and_the_run_goes_on_later(
     pytester: pytest.Pytester,
 ) -> None:
-    root = make_project(pytester, nap=0.05)
+    root = make_project(pytester, nap=0.1, steps=60)
     process = subprocess.Popen(
         evolve_command("--budget-iterations=40", "-n", "2"),
         cwd=root,
@@ -140,7 +140,7 @@ def wait_for_rollouts(root: Path, count: int) -> None:
 def test_second_controller_on_a_run_is_refused_by_pid(
     pytester: pytest.Pytester,
 ) -> None:
-    root = make_project(pytester, nap=0.05)
+    root = make_project(pytester, nap=0.5, steps=60)
     process = subprocess.Popen(
         evolve_command("--budget-iterations=40", "-n", "2"),
         cwd=root,
