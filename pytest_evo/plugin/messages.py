@@ -202,13 +202,15 @@ class Done:
     """A child of a request is gone and its copy of the candidate was checked.
 
     ``violation`` holds for the rollouts since the last such message. ``more`` tells
-    that the request goes on in another child.
+    that the request goes on in another child, ``unchecked`` why nothing is known of
+    how those rollouts left their process: they have to be run again.
     """
 
     kind: ClassVar[str] = "done"
     id: str
     violation: str | None = None
     more: bool = False
+    unchecked: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -378,8 +378,13 @@ class Server:
         self._launcher.sweep([other.process for other in self._legs], process)
         process.reader.close()
         log = process.log()
+        unchecked = None
         if not leg.todo and not leg.parted and not leg.ending:
-            leg.violations.append(f"ended before its last check: {_how(status)}")
+            text = f"ended before its last check: {_how(status)}"
+            if _is_killed(status) and leg.run.attempt == 0:
+                unchecked = text
+            else:
+                leg.violations.append(text)
         self._account(leg, status, log)
         violation = process.clean()
         if violation:
@@ -390,7 +395,8 @@ class Server:
         if self._in_trouble():
             return  # its rollouts are not handed out: they may have wanted room
         more = bool(leg.todo)
-        self._tell(messages.Done(leg.run.id, "; ".join(leg.violations) or None, more))
+        violation = "; ".join(leg.violations) or None
+        self._tell(messages.Done(leg.run.id, violation, more, unchecked))
         if more:
             self._ready.appendleft((leg.run, leg.todo))
 
@@ -466,6 +472,18 @@ class Server:
             self._link.send(messages.encode(message))
         except OSError:
             self.deliver(None)
+
+
+def _is_killed(status: int | None) -> bool:
+    """Whether somebody may have killed it from outside, as the kernel does.
+
+    It may have done so itself: when it is run again, that is a violation.
+    """
+    return (
+        status is not None
+        and os.WIFSIGNALED(status)
+        and os.WTERMSIG(status) == signal.SIGKILL
+    )
 
 
 def _how(status: int | None) -> str:

@@ -48,6 +48,9 @@ class PlainLauncher:
         self.count = 0
         self.notices = []
 
+    def trouble(self):
+        return None
+
     def missing(self, run):
         return ()
 

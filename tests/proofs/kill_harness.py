@@ -250,7 +250,8 @@ def tear(base: Path, calm: Calm, rng: random.Random, how: str) -> str:
     """Kill, damage, resume; a refusal must be mended by a repair. Returns which."""
     root = make_survival_project(base)
     session = Session(root, calm.options)
-    target = rng.randint(calm.lines // 4, calm.lines - 5)
+    # Later than baseline and noise, so that there is a middle to be damaged.
+    target = rng.randint(calm.lines // 2, calm.lines - 5)
     while not session.ended and count_lines(root) < target:
         time.sleep(0.004)
     session.kill()

@@ -325,8 +325,8 @@ class Pool:
                 if message.started:
                     self._deaths = 0
                     self.finished_rollouts += 1
-            case messages.Done(violation=violation, more=more):
-                flight.release(violation)
+            case messages.Done(violation=violation, more=more, unchecked=why):
+                flight.release(violation, why)
                 if not more:
                     flight.lose("the worker did not report it")
                     self._retire(flight)

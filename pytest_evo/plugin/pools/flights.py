@@ -87,10 +87,15 @@ class Flight:
             )
         )
 
-    def release(self, violation: str | None = None) -> None:
+    def release(
+        self, violation: str | None = None, unchecked: str | None = None
+    ) -> None:
         """Hand out what was held, as the check of its process found it."""
         held, self._held = self._held, []
         for rollout in held:
+            if unchecked is not None and rollout.started:
+                run = (rollout.case, rollout.repeat)
+                rollout = self._made_up(run, Outcome.CRASHED, True, unchecked)
             self.out.put_nowait(replace(rollout, violation=violation))
 
     def crash(self, why: str) -> None:
@@ -98,9 +103,10 @@ class Flight:
 
         A test process can be ahead of what its worker has told, by a case that began
         in this moment or, where the worker was frozen, by all of them. So the rest
-        counts: what ran without anybody knowing would exceed the budget.
+        counts: what ran without anybody knowing would exceed the budget. What had
+        ended and was not checked yet is not believed.
         """
-        self.release()
+        self.release(unchecked=f"{why} before the last check of its test process")
         remaining, self._open = self._open, {}
         for run, started in remaining.items():
             outcome = Outcome.CRASHED if started else Outcome.LOST

@@ -22,6 +22,7 @@ from pytest_evo.plugin.pools.session import EngineSession
 from pytest_evo.plugin.pools.session import EngineThread
 from pytest_evo.plugin.scheduler import Scheduler
 
+_STARTS = 4  # how often the start of one worker is tried
 _RESTARTS = "1000000"  # the pool counts those without progress
 
 
@@ -70,6 +71,16 @@ class XdistSession(EngineSession):
     # -- xdist ---------------------------------------------------------------------
 
     @pytest.hookimpl
+    def pytest_xdist_setupnodes(self, config: pytest.Config) -> None:
+        """Start a worker again that died before it could say a word.
+
+        Nothing hears of such a death but the start itself, and xdist lets it end the
+        session. It has no hook around a start.
+        """
+        manager = config.pluginmanager.getplugin("dsession").nodemanager
+        manager.setup_node = _persistent(manager.setup_node)
+
+    @pytest.hookimpl
     def pytest_configure_node(self, node: Any) -> None:
         """Give a worker, a replacement too, its line and its settings."""
         if self._scheduler.finished:
@@ -116,6 +127,18 @@ class XdistSession(EngineSession):
         if reporter is not None and self._config.option.verbose >= 0:
             reporter.ensure_newline()
             reporter.write_line(f"evo: {text}")
+
+
+def _persistent(start: Callable[..., Any]) -> Callable[..., Any]:
+    """Try a start that the death of the new process can break off more than once."""
+
+    def start_at_last(*arguments: Any) -> Any:
+        for _ in range(_STARTS - 1):
+            with contextlib.suppress(EOFError, OSError):
+                return start(*arguments)
+        return start(*arguments)
+
+    return start_at_last
 
 
 def _count_workers(config: pytest.Config) -> int:

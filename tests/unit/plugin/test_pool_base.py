@@ -143,7 +143,7 @@ def test_violation_marks_all_rollouts_of_its_process(pool):
     assert one.worker == "gw0"
 
 
-def test_death_of_a_worker_keeps_what_was_finished(pool):
+def test_death_of_a_worker_keeps_what_was_checked(pool):
     first, second = ready(pool)
 
     async def scenario():
@@ -151,7 +151,9 @@ def test_death_of_a_worker_keeps_what_was_finished(pool):
         await asyncio.sleep(0.01)
         first.start("r", A)
         first.finish("r", A)
+        first.done("r", more=True)
         first.start("r", B)
+        first.finish("r", B)
         first.die()
         rows = await task
         again = asyncio.create_task(collect(pool, request("s")))
@@ -167,6 +169,22 @@ def test_death_of_a_worker_keeps_what_was_finished(pool):
         (Outcome.CRASHED, True),
         (Outcome.LOST, True),
     ]
+
+
+def test_process_killed_before_its_last_check_is_not_believed(pool):
+    first, _ = ready(pool)
+
+    async def scenario():
+        task = asyncio.create_task(collect(pool, request("r", A)))
+        await asyncio.sleep(0.01)
+        first.start("r", A)
+        first.finish("r", A)
+        first.done("r", unchecked="killed by SIGKILL")
+        return await task
+
+    (row,) = asyncio.run(scenario())
+    assert (row.outcome, row.score, row.violation) == (Outcome.CRASHED, None, None)
+    assert row.detail.phases[0].message == "killed by SIGKILL"
 
 
 def test_replacement_takes_over_what_waits(pool):
