@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import inspect
+import linecache
 import os
 import select
 import shutil
@@ -185,8 +187,15 @@ def _descriptor_of(pid: int) -> int:
         return -1
 
 
-def settle() -> None:
-    """Call once before forking: children then share the memory of what is collected."""
+def settle(items: Collection[pytest.Item]) -> None:
+    """Call once before forking: children then share what would cost each of them anew.
+
+    That is the memory of what is collected, and what Python looks up at the first
+    traceback: which module each file belongs to, and the lines of the tests.
+    """
+    for path in {item.path for item in items}:
+        linecache.getlines(str(path))
+    inspect.getmodule(settle.__code__)  # fills a table of all modules
     gc.collect()
     gc.freeze()
 

@@ -254,7 +254,7 @@ class CaseLauncher:
         in_child: Callable[[], None],
     ) -> Child:
         if self._forked is None:
-            settle()
+            settle(self._items.values())
             self._forked = ForkedChild(self._session, self._items)
         reader, descriptor = frame_pair()
 
