@@ -15,20 +15,20 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
-from dataclasses import field
 from dataclasses import replace
 from functools import partial
 
 from pytest_evo.errors import EvoError
-from pytest_evo.models import CaseId
 from pytest_evo.models import Outcome
 from pytest_evo.models import START
 from pytest_evo.plugin import messages
 from pytest_evo.plugin import processes
+from pytest_evo.plugin.accounting import Account
+from pytest_evo.plugin.accounting import how_ended
+from pytest_evo.plugin.accounting import Leg
+from pytest_evo.plugin.accounting import was_killed
 from pytest_evo.plugin.frames import FrameForged
 from pytest_evo.plugin.launcher import Launcher
-from pytest_evo.plugin.launcher import Subject
 from pytest_evo.plugin.launcher import Todo
 from pytest_evo.plugin.links import Link
 
@@ -36,30 +36,6 @@ PATIENCE = 60.0  # seconds for a test process to start, to go on, or to end
 _COLLECTING = 10.0  # seconds that a fresh process may at least take to collect
 _ABORT = 0.5  # seconds for a hanging process to write where it hangs
 _POLL = 0.05  # seconds between looks where the system has no process descriptors
-
-
-@dataclass
-class _Leg:
-    """One test process at work on (the rest of) a request."""
-
-    run: messages.Run
-    process: Subject
-    todo: deque[Todo]
-    deadline: float
-    current: Todo | None = None
-    began: float = 0.0
-    finished: int = 0
-    ending: str = ""  # why it is being killed: timeout | stuck | cancel | forged
-    aborted: bool = False
-    parted: bool = False  # it has said that it ran everything
-    violations: list[str] = field(default_factory=list)
-
-    def find(self, case: CaseId, repeat: int) -> Todo:
-        """The run that a frame is about."""
-        for entry in self.todo:
-            if entry[:2] == (case, repeat):
-                return entry
-        raise FrameForged(f"{case}, repeat {repeat}, was not to be run")
 
 
 class Server:
@@ -77,6 +53,7 @@ class Server:
         self._launcher = launcher
         self._concurrency = concurrency
         self._patience = patience
+        self._account = Account(launcher, self._tell, patience)
         self._inbox: deque[bytes | None] = deque()
         self._wake_read, self._wake_write = os.pipe()
         self._wake_lock = threading.Lock()
@@ -87,7 +64,7 @@ class Server:
         self._lacking: list[messages.Run] = []
         self._asked: set[str] = set()
         self._ready: deque[tuple[messages.Run, deque[Todo]]] = deque()
-        self._legs: list[_Leg] = []
+        self._legs: list[Leg] = []
         self._usual: set[str] = set()
         self._stopping = False
         self.abandoned = False
@@ -239,11 +216,13 @@ class Server:
             except (OSError, EvoError) as error:
                 if self._in_trouble():
                     return
-                self._give_back(run, todo, f"no test process could be started: {error}")
+                self._account.give_back(
+                    run, todo, f"no test process could be started: {error}"
+                )
                 self._tell(messages.Done(run.id))
                 continue
             deadline = time.monotonic() + self._starting(run, todo)
-            leg = _Leg(run, process, todo, deadline)
+            leg = Leg(run, process, todo, deadline)
             self._legs.append(leg)
             self._selector.register(
                 process.reader, selectors.EVENT_READ, partial(self._read, leg)
@@ -275,7 +254,7 @@ class Server:
         os.close(self._wake_read)
         os.close(self._wake_write)
 
-    def _read(self, leg: _Leg) -> None:
+    def _read(self, leg: Leg) -> None:
         if leg not in self._legs or leg.ending in ("cancel", "forged"):
             with contextlib.suppress(FrameForged):
                 list(leg.process.reader.messages())
@@ -290,7 +269,7 @@ class Server:
             with contextlib.suppress(KeyError):
                 self._selector.unregister(leg.process.reader)
 
-    def _follow(self, leg: _Leg, message: messages.Message) -> None:
+    def _follow(self, leg: Leg, message: messages.Message) -> None:
         """Take one frame of a child; it has to be about a run that is still to do."""
         match message:
             case messages.Started(case=case, repeat=repeat):
@@ -316,7 +295,7 @@ class Server:
                 raise FrameForged(f"a test process sent {message.kind!r}")
         self._tell(replace(message, id=leg.run.id))
 
-    def _part(self, leg: _Leg, farewell: messages.Farewell) -> None:
+    def _part(self, leg: Leg, farewell: messages.Farewell) -> None:
         """Hear what a process has found changed in itself after all its cases."""
         early = farewell.early and leg.finished > 0
         if leg.parted or (leg.todo and not early):
@@ -337,7 +316,7 @@ class Server:
             elif now >= leg.deadline:
                 self._expire(leg)
 
-    def _expire(self, leg: _Leg) -> None:
+    def _expire(self, leg: Leg) -> None:
         if leg.ending and leg.aborted:
             processes.kill_tree(leg.process.pid)
             leg.deadline = time.monotonic() + _ABORT
@@ -349,13 +328,13 @@ class Server:
             with contextlib.suppress(OSError):
                 os.kill(leg.process.pid, signal.SIGABRT)
 
-    def _kill(self, leg: _Leg, why: str) -> None:
+    def _kill(self, leg: Leg, why: str) -> None:
         leg.ending = leg.ending or why
         leg.aborted = True
         leg.deadline = time.monotonic() + _ABORT
         processes.kill_tree(leg.process.pid)
 
-    def _end(self, leg: _Leg, why: str) -> None:
+    def _end(self, leg: Leg, why: str) -> None:
         """Kill a leg and wait for it; for the way out of the loop."""
         self._kill(leg, why)
         limit = time.monotonic() + self._patience
@@ -363,7 +342,7 @@ class Server:
             time.sleep(0.001)
         self._finish(leg)
 
-    def _finish(self, leg: _Leg) -> None:
+    def _finish(self, leg: Leg) -> None:
         """A process has ended: clean up after it and say what is left to say."""
         if not leg.ending or leg.ending == "timeout":
             self._read(leg)  # frames that it left behind
@@ -380,12 +359,12 @@ class Server:
         log = process.log()
         unchecked = None
         if not leg.todo and not leg.parted and not leg.ending:
-            text = f"ended before its last check: {_how(status)}"
-            if _is_killed(status) and leg.run.attempt == 0:
+            text = f"ended before its last check: {how_ended(status)}"
+            if was_killed(status) and leg.run.attempt == 0:
                 unchecked = text
             else:
                 leg.violations.append(text)
-        self._account(leg, status, log)
+        self._account.settle(leg, status, log, self._starting)
         violation = process.clean()
         if violation:
             leg.violations.append(violation)
@@ -400,100 +379,8 @@ class Server:
         if more:
             self._ready.appendleft((leg.run, leg.todo))
 
-    def _account(self, leg: _Leg, status: int | None, log: str) -> None:
-        """Report the runs that the process did not; leave those that go on."""
-        if leg.ending == "cancel":
-            leg.todo.clear()
-        if not leg.todo or (leg.parted and not leg.ending):
-            return
-        how = _how(status)
-        if leg.current:
-            case, repeat, limit = leg.current
-            leg.todo.remove(leg.current)
-            seconds = time.monotonic() - leg.began
-            if leg.ending == "timeout":
-                outcome, how = Outcome.TIMEOUT, f"still running after {limit:g} s"
-            else:
-                outcome = Outcome.CRASHED
-            payload = self._launcher.report(outcome, seconds, how, log)
-            self._tell(
-                messages.Finished(
-                    leg.run.id,
-                    case,
-                    repeat,
-                    reach=messages.UNKNOWN_REACH,
-                    payload=payload,
-                )
-            )
-        collects = leg.run.mode is not messages.Mode.FORK and not leg.finished
-        if leg.ending == "stuck" and collects:
-            self._time_out(leg, log)
-        elif leg.ending != "timeout":
-            if leg.ending == "stuck":
-                how = f"nothing happened for {self._patience:g} s between cases"
-            self._give_back(leg.run, leg.todo, f"its test process ended: {how}", log)
-
-    def _time_out(self, leg: _Leg, log: str) -> None:
-        """The candidate hangs while it is collected: none of its cases can run."""
-        limit = self._starting(leg.run, leg.todo)
-        why = f"still collecting after {limit:g} s"
-        payload = self._launcher.report(Outcome.TIMEOUT, limit, why, log)
-        for case, repeat, _ in leg.todo:
-            self._tell(
-                messages.Finished(
-                    leg.run.id,
-                    case,
-                    repeat,
-                    reach=messages.UNKNOWN_REACH,
-                    payload=payload,
-                )
-            )
-        leg.todo.clear()
-
-    def _give_back(
-        self, run: messages.Run, todo: deque[Todo], why: str, log: str = ""
-    ) -> None:
-        payload = self._launcher.report(Outcome.LOST, 0.0, why, log)
-        for case, repeat, _ in todo:
-            self._tell(
-                messages.Finished(
-                    run.id,
-                    case,
-                    repeat,
-                    started=False,
-                    reach=messages.UNKNOWN_REACH,
-                    payload=payload,
-                )
-            )
-        todo.clear()
-
     def _tell(self, message: messages.Message) -> None:
         try:
             self._link.send(messages.encode(message))
         except OSError:
             self.deliver(None)
-
-
-def _is_killed(status: int | None) -> bool:
-    """Whether somebody may have killed it from outside, as the kernel does.
-
-    It may have done so itself: when it is run again, that is a violation.
-    """
-    return (
-        status is not None
-        and os.WIFSIGNALED(status)
-        and os.WTERMSIG(status) == signal.SIGKILL
-    )
-
-
-def _how(status: int | None) -> str:
-    """How a process ended, in words."""
-    if status is None:
-        return "it vanished"
-    if os.WIFSIGNALED(status):
-        number = os.WTERMSIG(status)
-        try:
-            return f"killed by {signal.Signals(number).name}"
-        except ValueError:
-            return f"killed by signal {number}"
-    return f"exit status {os.WEXITSTATUS(status)} without a report"

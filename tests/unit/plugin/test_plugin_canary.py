@@ -7,6 +7,7 @@ import _pytest.python
 import pytest
 
 from pytest_evo.models import Outcome
+from pytest_evo.plugin import itemrun
 from pytest_evo.plugin import outcomes
 from pytest_evo.plugin.canary import Judges
 from pytest_evo.plugin.canary import verdict
@@ -32,7 +33,10 @@ def test_swapped_code_object_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         return 1.0
 
     monkeypatch.setattr(outcomes.score_of, "__code__", score_of.__code__)
-    assert judges.changed() == ["pytest_evo.plugin.outcomes.score_of"]
+    assert judges.changed() == [
+        f"{itemrun.__name__}.score_of",
+        f"{outcomes.__name__}.score_of",
+    ]
 
 
 def test_builtins_and_clock_are_watched(monkeypatch: pytest.MonkeyPatch) -> None:
