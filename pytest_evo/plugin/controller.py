@@ -66,6 +66,8 @@ class Controller:
         }
         conceal(self._hidden(settings))
         self._in_process = not uses_xdist(config)
+        if not self._in_process:
+            recorder().dismiss()
         kind = InProcessSession if self._in_process else XdistSession
         self._session = kind(config, workers, self._run, self._soft_stop)
         config.pluginmanager.register(self._session, "evo-session")

@@ -54,7 +54,6 @@ class RolloutFiles:
 
     def __init__(self, run_dir: Path) -> None:
         self._run_dir = run_dir
-        self._made: set[str] = set()
 
     def keep(self, rollout: Rollout) -> Rollout:
         """Store ``rollout.detail``; return the rollout with ``trace`` set instead.
@@ -93,12 +92,12 @@ class RolloutFiles:
         # and readers learn the name from the record that is written afterwards. Plain
         # strings, because building paths takes longer than writing the file.
         path = f"{self._run_dir}/{trace}"
-        folder = path.rpartition("/")[0]
         try:
-            if folder not in self._made:
-                Path(folder).mkdir(parents=True, exist_ok=True)
-                self._made.add(folder)
-            descriptor = os.open(path, _FLAGS, 0o644)
+            try:
+                descriptor = os.open(path, _FLAGS, 0o644)
+            except FileNotFoundError:  # the first of its case
+                Path(path).parent.mkdir(parents=True, exist_ok=True)
+                descriptor = os.open(path, _FLAGS, 0o644)
             try:
                 write_all(descriptor, data)
             finally:

@@ -349,6 +349,25 @@ def test_collection_sees_reads_and_modules_loaded_before(project: Path) -> None:
     assert "helper.txt" in seen.project_files
 
 
+def test_process_that_runs_no_test_notes_nothing_and_can_begin_later(
+    project: Path, candidate: Path
+) -> None:
+    seer = recorder()
+    seer.listen()
+    (project / "helper.txt").read_text()
+    seer.dismiss()
+    (project / "artifact" / "prompt.txt").read_text()
+    collected = seer.end_collection(project / "artifact", project)
+    assert not collected.reach.files
+    seen = watch(
+        (candidate / "prompt.txt").read_text,
+        project / "artifact",
+        candidate,
+        project,
+    )
+    assert seen.reach.files == ("prompt.txt",)
+
+
 def test_hook_stays_quiet_outside_of_windows(project: Path) -> None:
     recorder()
     (project / "artifact" / "prompt.txt").read_text()
