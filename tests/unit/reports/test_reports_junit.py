@@ -3,8 +3,8 @@ from __future__ import annotations
 import importlib.util
 import io
 import re
+import sys
 import xml.etree.ElementTree as ET
-from time import perf_counter
 
 import junitparser
 import pytest
@@ -321,18 +321,27 @@ def test_big_reports_come_in_parts(limit, monkeypatch):
     assert len({s.get("name") for s in suites}) == len(suites)
 
 
-def test_time_grows_with_the_cases_and_not_with_their_square():
-    def seconds(count: int) -> float:
+def test_work_grows_with_the_cases_and_not_with_their_square():
+    def calls(count: int) -> int:
         cases = tuple(Case(f"t/a.py::test_{n}", Split.VAL) for n in range(count))
         rollouts = {"c0001": [rollout("c0001", case, F) for case in cases]}
         run = grown_run(cases=cases, rollouts=rollouts)
-        begin = perf_counter()
-        candidate_report(run, "c0001")
-        return perf_counter() - begin
+        made = 0
 
-    seconds(100)
-    few = min(seconds(250) for _ in range(3))
-    assert seconds(2_000) < 8 * 4 * few
+        def count_call(frame: object, event: str, argument: object) -> None:
+            nonlocal made
+            made += event in ("call", "c_call")
+
+        before = sys.getprofile()
+        sys.setprofile(count_call)
+        try:
+            candidate_report(run, "c0001")
+        finally:
+            sys.setprofile(before)
+        return made
+
+    calls(10)
+    assert calls(2_000) < 1.2 * 8 * calls(250)
 
 
 @pytest.mark.parametrize(
