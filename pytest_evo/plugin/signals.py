@@ -17,6 +17,8 @@ STOPPERS = tuple(
     for name in ("SIGINT", "SIGTERM", "SIGHUP")
     if hasattr(signal, name)
 )
+_PATIENCE = 3
+"""How many signals do not break off the end of a session, which takes seconds."""
 _before: dict[int, Any] = {}
 """The handlers that this process had for the signals taken over here."""
 
@@ -50,6 +52,8 @@ class StopSignals:
         self._on_soft_stop = on_soft_stop
         self._on_hard_stop = on_hard_stop
         self.count = 0
+        self.finishing = False
+        """The run has ended; only the session is being taken down."""
 
     def install(self) -> None:
         """Take the signals over; :func:`restore` gives them back."""
@@ -62,6 +66,8 @@ class StopSignals:
             self._on_soft_stop()
             return
         self._on_hard_stop()
+        if self.finishing and self.count <= _PATIENCE:
+            return  # breaking off what takes workers down would leave them behind
         raise KeyboardInterrupt
 
 

@@ -52,6 +52,7 @@ class InProcessSession(EngineSession):
             broken_off = False
         finally:
             self._engine.join(broken_off=broken_off)
+            self._signals.finishing = True
             if self.exit_status is None:
                 self.exit_status = self._engine.exit_status
         session.testscollected = max(session.testscollected, 1)

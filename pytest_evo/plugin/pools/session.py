@@ -97,9 +97,13 @@ class EngineSession:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Set the exit status: pytest's own says nothing about the run."""
-        signals.restore()
         if self.exit_status is not None:
             session.exitstatus = self.exit_status
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_unconfigure(self) -> None:
+        """Give the signals back when all is said and taken down."""
+        signals.restore()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_terminal_summary(self, terminalreporter: Any) -> Any:

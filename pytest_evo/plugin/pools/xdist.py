@@ -111,6 +111,7 @@ class XdistSession(EngineSession):
         finally:
             self.pool.close(now=broken_off)
             self._engine.join(broken_off=broken_off)
+            self._signals.finishing = True
             if self.exit_status is None:
                 self.exit_status = self._engine.exit_status
         return True

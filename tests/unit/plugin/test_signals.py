@@ -27,6 +27,19 @@ def test_first_signal_is_soft_and_the_second_is_not():
     assert calls == ["soft", 2]
 
 
+def test_signals_while_the_session_ends_break_nothing_off():
+    calls = []
+    stops = signals.StopSignals(lambda: calls.append("soft"), lambda: calls.append(2))
+    stops.install()
+    os.kill(os.getpid(), signal.SIGHUP)
+    stops.finishing = True
+    for _ in range(2):
+        os.kill(os.getpid(), signal.SIGHUP)
+    assert calls == ["soft", 2, 2]
+    with pytest.raises(KeyboardInterrupt):  # it hangs
+        os.kill(os.getpid(), signal.SIGHUP)
+
+
 def test_ignored_signals_change_nothing():
     signals.ignore_stops()
     for number in signals.STOPPERS:
