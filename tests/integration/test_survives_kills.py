@@ -132,13 +132,16 @@ def test_stopped_run_ends_soon_and_goes_on_later(
     for _ in range(times):
         os.killpg(session.process.pid, number)
         time.sleep(0.2)
-    assert session.wait(30) == 2, session.text()
+    # The second signal may meet a process that has said all and is leaving.
+    assert session.wait(30) in {2, 2 if times == 1 else -number}, session.text()
     assert "INTERNALERROR" not in session.text()
     session.seconds_until_gone(10)
     if times == 1:
         trail = root / "trail.log"
         lines = trail.read_text().split() if trail.exists() else []
         assert lines.count("up") == lines.count("down")
+    if rollouts:
+        assert "--evo-resume=" in session.text()
     assert not of_kind(all_records(root), "final")
     resume = ("--evo-resume=last",) if can_resume(root) else ()
     run_to_end(root, *OPTIONS, *resume)

@@ -98,7 +98,9 @@ def stop_and_resume(
     in_search = after[0] == "rollouts"
     assert status != 0, text
     if in_search:
-        assert status in (2, 130), text
+        # The last signal may meet a process that has said all and is leaving.
+        allowed = (2, 130) if times == 1 else (2, 130, -number)
+        assert status in allowed, f"status {status}: {text}"
         assert "--evo-resume=" in text, text
         reports_are_whole(root)
     if times == 1 and in_search:
