@@ -26,6 +26,11 @@ EPSILON = 1e-8
 """Scores closer than this are equal (the published tolerance)."""
 
 
+def candidate_id(iteration: int, step: int) -> CandidateId:
+    """The id of what was proposed at (iteration, step)."""
+    return f"c{iteration:04d}-{step}" if step else f"c{iteration:04d}"
+
+
 class Split(StrEnum):
     """What a case may be used for."""
 

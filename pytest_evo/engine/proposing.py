@@ -21,6 +21,7 @@ from pytest_evo.errors import ProposalRefused
 from pytest_evo.errors import ProposerExhausted
 from pytest_evo.events import ProposalMade
 from pytest_evo.models import Candidate
+from pytest_evo.models import candidate_id
 from pytest_evo.models import CandidateId
 from pytest_evo.models import Case
 from pytest_evo.models import Node
@@ -84,9 +85,8 @@ class Proposing:
         self, made: ProposalMade, base: Node, nodes: Sequence[Node]
     ) -> Candidate:
         assert made.tree is not None
-        suffix = f"-{made.step}" if made.step else ""
         return Candidate(
-            id=f"c{self._number:04d}{suffix}",
+            id=candidate_id(self._number, made.step),
             tree=made.tree,
             parent=nodes[0].candidate.id,
             base=base.candidate.id,

@@ -15,6 +15,7 @@ from pytest_evo.events import IterationClosed
 from pytest_evo.events import ProposalMade
 from pytest_evo.events import RolloutRecorded
 from pytest_evo.models import Candidate
+from pytest_evo.models import candidate_id
 from pytest_evo.models import CandidateId
 from pytest_evo.models import Node
 from pytest_evo.models import Outcome
@@ -95,9 +96,8 @@ class RunObserver:
         self._phase = "search"
         if event.tree is None:
             return
-        suffix = f"-{event.step}" if event.step else ""
         candidate = Candidate(
-            id=f"c{event.iteration:04d}{suffix}",
+            id=candidate_id(event.iteration, event.step),
             tree=event.tree,
             base=event.base,
             iteration=event.iteration,
