@@ -8,9 +8,12 @@ EvoError
 │   ├── BudgetProblem       a budget that cannot pay for a run
 │   ├── RunDirectoryProblem a run directory that cannot be used
 │   │   └── JournalDamaged  a journal that is broken in the middle
-│   └── WorkerProblem       a worker's machine that cannot go on, as with a full disk
+│   ├── WorkerProblem       a worker's machine that cannot go on, as with a full disk
+│   └── ModelProblem        a model or agent that can never answer: key, name, program
 ├── ProposalRefused         an answer of a proposer that is not evaluated
 ├── ProposerExhausted       a proposer that has nothing left to propose
+├── ModelFailed             a model that gave no usable answer this time
+│   └── ContextOverflow     a request that is too long for the model
 ├── MessageRefused          a message between controller and worker that is malformed
 └── WorkersLost             no worker is left to run rollouts
 """
@@ -57,6 +60,13 @@ class WorkerProblem(UsageProblem):
     """A worker cannot go on before a person has changed something on its machine."""
 
 
+class ModelProblem(UsageProblem):
+    """A wrong key, an unknown model, an agent that is not there: asking again is vain.
+
+    The message never contains a key.
+    """
+
+
 class ProposalRefused(EvoError):
     """A proposal that costs no rollout: it broke a rule or changed nothing.
 
@@ -66,6 +76,14 @@ class ProposalRefused(EvoError):
 
 class ProposerExhausted(EvoError):
     """The proposer has nothing left to propose; the run ends softly."""
+
+
+class ModelFailed(EvoError):
+    """A model gave no answer after all retries."""
+
+
+class ContextOverflow(ModelFailed):
+    """A request is longer than the model's context: cut it and ask again."""
 
 
 class MessageRefused(EvoError):

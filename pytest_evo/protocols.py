@@ -17,6 +17,8 @@ from pathlib import Path
 from random import Random
 from typing import Protocol
 
+from pytest_evo.chat import ChatReply
+from pytest_evo.chat import ChatRequest
 from pytest_evo.events import Event
 from pytest_evo.models import ArtifactSchema
 from pytest_evo.models import Attempt
@@ -199,6 +201,23 @@ class Diagnoser(Protocol):
 
     async def diagnose(self, nodes: Sequence[Node]) -> Diagnosed:
         """Read the newest node in the light of the ones before it."""
+
+
+class ChatModel(Protocol):
+    """A language model, however it is reached."""
+
+    @property
+    def name(self) -> str:
+        """The model's name, for messages and reports."""
+
+    def ask(self, request: ChatRequest) -> ChatReply:
+        """Ask once; blocks, retries inside, may be called from several threads.
+
+        Raises:
+            ModelProblem: wrong key or unknown model: asking again is vain.
+            ContextOverflow: the request is too long for the model.
+            ModelFailed: no answer after all retries.
+        """
 
 
 # -- decisions -------------------------------------------------------------------

@@ -1,0 +1,82 @@
+"""Values of one exchange with a language model, free of any provider's form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pytest_evo.models import Json
+from pytest_evo.models import NO_USAGE
+from pytest_evo.models import Usage
+
+
+class Speaker(StrEnum):
+    """Who says a message."""
+
+    SYSTEM = "system"
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL = "tool"
+
+
+class Finish(StrEnum):
+    """Why a reply ended. Only ``stop`` and ``tools`` may be acted on."""
+
+    STOP = "stop"
+    TOOLS = "tools"
+    LENGTH = "length"
+    REFUSED = "refused"
+    EMPTY = "empty"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call that a model asks for; ``arguments`` is the text as it came."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message; ``answers`` is the id of the tool call that a tool answers."""
+
+    speaker: Speaker
+    text: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    answers: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool that a model may call; ``parameters`` is a JSON schema."""
+
+    name: str
+    about: str
+    parameters: Mapping[str, Json]
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """What is asked: stable messages first, so that providers can cache the prefix.
+
+    ``schema`` is a JSON schema that the reply's text must follow, where the provider
+    can enforce it; ``max_tokens`` limits the reply.
+    """
+
+    messages: tuple[Message, ...]
+    tools: tuple[Tool, ...] = ()
+    schema: Mapping[str, Json] | None = None
+    max_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChatReply:
+    """What came back and what it cost."""
+
+    text: str
+    finish: Finish
+    calls: tuple[ToolCall, ...] = ()
+    usage: Usage = NO_USAGE
