@@ -117,6 +117,7 @@ class DiagnosesMade:
     candidate: CandidateId
     diagnoses: tuple[Diagnosis, ...]
     usage: Usage = NO_USAGE
+    problems: tuple[str, ...] = ()
     kind: Literal["diagnosis"] = "diagnosis"
 
 

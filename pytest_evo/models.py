@@ -317,14 +317,37 @@ class Rollout:
 
 
 @dataclass(frozen=True, slots=True)
+class Effect:
+    """What rollouts say of one changed file, against the files it was made from.
+
+    Only cases of the batch that reach the file count; where nobody knows whether one
+    does, it is among ``unsure`` too. ``before`` and ``after`` are means over those that
+    have a score on both sides, and None where none has.
+    """
+
+    base: CandidateId
+    cases: tuple[CaseId, ...] = ()
+    unsure: tuple[CaseId, ...] = ()
+    before: float | None = None
+    after: float | None = None
+    better: tuple[CaseId, ...] = ()
+    worse: tuple[CaseId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ChangelogEntry:
-    """Why one file changed. What changed is computed, not told."""
+    """Why one file changed. What changed is computed, not told.
+
+    ``evidence`` names cases and what was seen in them; ``effect`` is measured when the
+    candidate has run on its batch.
+    """
 
     file: str
     reason: str
     change: str = ""  # added | modified | deleted, computed
     evidence: tuple[str, ...] = ()
     expected: str = ""
+    effect: Effect | None = None
 
 
 class Status(StrEnum):
@@ -353,7 +376,11 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """A structured reading of why rollouts failed."""
+    """A structured reading of why rollouts failed.
+
+    ``doubts`` are what checks found wrong with a ``weak`` one. ``methods`` are the five
+    ways of reading that were gone, by name, with what each of them showed.
+    """
 
     cases: tuple[CaseId, ...]
     observation: str
@@ -364,6 +391,10 @@ class Diagnosis:
     classes: Mapping[str, str] = field(default_factory=dict)  # earlier diagnosis -> A-I
     confidence: float = 0.0
     weak: bool = False
+    doubts: tuple[str, ...] = ()
+    methods: Mapping[str, str] = field(default_factory=dict)
+    kind: str = ""  # defect | quirk, where that was judged
+    objection: str = ""  # what speaks against it, where somebody looked for that
 
 
 @dataclass(frozen=True, slots=True)
@@ -398,6 +429,7 @@ class Attempt:
     accepted: bool
     data: Mapping[str, Json] = field(default_factory=dict)
     changelog: tuple[ChangelogEntry, ...] = ()
+    tree: TreeHash = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -190,17 +190,23 @@ class Workshop(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Diagnosed:
-    """Diagnoses with what they cost."""
+    """Diagnoses with what they cost, and why some are missing."""
 
     diagnoses: tuple[Diagnosis, ...] = ()
     usage: Usage = NO_USAGE
+    problems: tuple[str, ...] = ()
 
 
 class Diagnoser(Protocol):
     """Train rollouts to diagnoses."""
 
     async def diagnose(self, nodes: Sequence[Node]) -> Diagnosed:
-        """Read the newest node in the light of the ones before it."""
+        """Read the newest node in the light of the ones before it, the parent first.
+
+        Rollouts come with their ``detail``. The order of diagnoses is that of the
+        rollouts, however they were made. What goes wrong is told in ``problems``: the
+        run goes on without.
+        """
 
 
 class ChatModel(Protocol):

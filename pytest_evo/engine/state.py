@@ -273,6 +273,7 @@ class State:
                 accepted=event.status is Status.ACCEPTED,
                 data=event.data,
                 changelog=event.changelog,
+                tree=event.tree,
             )
         )
 
