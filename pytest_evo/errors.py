@@ -8,6 +8,7 @@ EvoError
 │   ├── BudgetProblem       a budget that cannot pay for a run
 │   ├── RunDirectoryProblem a run directory that cannot be used
 │   │   └── JournalDamaged  a journal that is broken in the middle
+│   ├── BaselineProblem     what the gate compares with: a git ref or a baseline file
 │   ├── WorkerProblem       a worker's machine that cannot go on, as with a full disk
 │   └── ModelProblem        a model or agent that can never answer: key, name, program
 ├── ProposalRefused         an answer of a proposer that is not evaluated
@@ -54,6 +55,10 @@ class RunDirectoryProblem(UsageProblem):
 
 class JournalDamaged(RunDirectoryProblem):
     """A journal record before the tail is broken; the message has its number."""
+
+
+class BaselineProblem(UsageProblem):
+    """What the gate is to compare with is missing, unreadable or of another suite."""
 
 
 class WorkerProblem(UsageProblem):
