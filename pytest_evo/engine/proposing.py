@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
-import threading
-from collections.abc import Callable
 from collections.abc import Sequence
-from typing import TypeVar
 
+from pytest_evo.background import in_daemon_thread
 from pytest_evo.engine.budget import Budget
 from pytest_evo.engine.parts import Parts
 from pytest_evo.engine.parts import Plan
@@ -29,7 +26,6 @@ from pytest_evo.models import Proposal
 from pytest_evo.protocols import ProposalKey
 from pytest_evo.protocols import ProposalRequest
 
-T = TypeVar("T")
 ATTEMPTS = 2
 
 
@@ -198,38 +194,3 @@ class Proposing:
             if node.candidate.tree == tree:
                 return node.candidate.id
         return self._snapshot.seen(tree)
-
-
-async def in_daemon_thread(call: Callable[[], T]) -> T:
-    """Run a blocking call so that a stop of the process does not wait for it."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
-
-    def finish(result: T | None, error: BaseException | None) -> None:
-        if future.cancelled():
-            return
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(result)  # type: ignore[arg-type]
-
-    def work() -> None:
-        try:
-            result = call()
-        except BaseException as error:  # noqa: BLE001 - handed over, raised by await
-            _hand_over(loop, finish, None, error)
-        else:
-            _hand_over(loop, finish, result, None)
-
-    threading.Thread(target=work, name="evo-proposer", daemon=True).start()
-    return await future
-
-
-def _hand_over(
-    loop: asyncio.AbstractEventLoop,
-    finish: Callable[[T | None, BaseException | None], None],
-    result: T | None,
-    error: BaseException | None,
-) -> None:
-    if not loop.is_closed():
-        loop.call_soon_threadsafe(finish, result, error)
