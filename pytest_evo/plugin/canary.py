@@ -13,6 +13,9 @@ import sys
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
+from collections.abc import Sequence
+from operator import attrgetter
+from operator import is_
 from types import FunctionType
 from typing import Any
 from typing import NamedTuple
@@ -63,33 +66,49 @@ _FREE_BUILTINS = frozenset(
 )
 _OWN_METHODS = ("runtest", "setup", "teardown")
 _MEMBERS = (FunctionType, classmethod, staticmethod, property)
+_CODE = attrgetter("__code__")
 _MOST_TOLD = 5
 
 
-class _Part(NamedTuple):
-    """One name of a module or class, with what it stood for."""
+class _Owner(NamedTuple):
+    """A module or class, with what its judging names stood for."""
 
-    names: Mapping[str, object]  # of the module or class, as they are now
-    name: str
-    value: object
-    function: Any  # with the code that runs; None where there is none
-    code: object  # it can be replaced inside the function
     owner: Any
+    current: Mapping[str, object]  # all its names, as they are now
+    names: tuple[str, ...]
+    values: tuple[object, ...]
 
 
 class Judges:
-    """The functions that decide outcomes, as they are before candidates run."""
+    """The functions that decide outcomes, as they are before candidates run.
+
+    Every test process looks at some thousand names when it ends, so the look is made
+    of loops that run in C and compares identities: a planted object may call itself
+    equal to anything.
+    """
 
     def __init__(self) -> None:
-        self._parts = tuple(_parts())
+        self._owners = tuple(_owners())
+        values = (value for owner in self._owners for value in owner.values)
+        found = (getattr(value, "__func__", value) for value in values)
+        self._functions = tuple(one for one in found if isinstance(one, FunctionType))
+        self._codes = tuple(map(_CODE, self._functions))
 
     def changed(self) -> list[str]:
         """Names that stand for something else now."""
+        codes = map(_CODE, self._functions)  # it can be replaced inside the function
+        recoded: set[int] = set()
+        if not all(map(is_, codes, self._codes)):
+            pairs = zip(self._functions, self._codes, strict=True)
+            recoded = {id(one) for one, code in pairs if one.__code__ is not code}
         return [
-            _title(owner, name)
-            for names, name, value, function, code, owner in self._parts
-            if names.get(name) is not value
-            or (code is not None and function.__code__ is not code)
+            _title(owner.owner, name)
+            for owner in self._owners
+            if recoded
+            or not all(map(is_, map(owner.current.get, owner.names), owner.values))
+            for name, value in zip(owner.names, owner.values, strict=True)
+            if owner.current.get(name) is not value
+            or id(getattr(value, "__func__", value)) in recoded
         ]
 
 
@@ -128,13 +147,23 @@ class Watch:
         return tuple(told)
 
 
+class _FailingTest(pytest.Function):
+    """Fails, and says so without looking at a traceback: every process pays for it."""
+
+    def repr_failure(
+        self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None
+    ) -> str:
+        """One line."""
+        return "this test has to fail"
+
+
 def failing_test(like: pytest.Item) -> pytest.Item:
     """A test beside ``like``, under its name and without fixtures, that has to fail."""
 
     def fails() -> None:
-        pytest.fail("this test has to fail", pytrace=False)  # a traceback costs time
+        pytest.fail("this test has to fail", pytrace=False)
 
-    return pytest.Function.from_parent(
+    return _FailingTest.from_parent(
         like.getparent(pytest.Module) or like.session,
         name=like.name,
         callobj=fails,
@@ -154,33 +183,34 @@ def _function(item: pytest.Item) -> tuple[object, object]:
     return function, getattr(function, "__code__", None)
 
 
-def _parts() -> Iterator[_Part]:
+def _owners() -> Iterator[_Owner]:
     for name in _JUDGES:
         module = sys.modules.get(name)
         if module is not None:
             yield from _of_module(module)
-    for name, value in vars(builtins).items():
-        if callable(value) and name not in _FREE_BUILTINS:
-            yield _part(builtins, name, value)
-    time = sys.modules["time"]
-    for name in _CLOCKS:
-        yield _part(time, name, vars(time)[name])
+    kept = [name for name, value in vars(builtins).items() if callable(value)]
+    yield _owner(builtins, [name for name in kept if name not in _FREE_BUILTINS])
+    yield _owner(sys.modules["time"], _CLOCKS)
 
 
-def _of_module(module: Any) -> Iterator[_Part]:
-    for name, value in list(vars(module).items()):
-        if isinstance(value, FunctionType):
-            yield _part(module, name, value)
-        elif isinstance(value, type) and value.__module__ == module.__name__:
-            yield _part(module, name, value)
-            for inner, member in list(vars(value).items()):
-                if isinstance(member, _MEMBERS):
-                    yield _part(value, inner, member)
+def _of_module(module: Any) -> Iterator[_Owner]:
+    own = [
+        name
+        for name, value in vars(module).items()
+        if isinstance(value, FunctionType)
+        or (isinstance(value, type) and value.__module__ == module.__name__)
+    ]
+    yield _owner(module, own)
+    for name in own:
+        kind = vars(module)[name]
+        if isinstance(kind, type):
+            members = vars(kind).items()
+            yield _owner(
+                kind, [key for key, one in members if isinstance(one, _MEMBERS)]
+            )
 
 
-def _part(owner: Any, name: str, value: object) -> _Part:
-    function = getattr(value, "__func__", value)
-    if not isinstance(function, FunctionType):
-        function = None
-    code = function.__code__ if function is not None else None
-    return _Part(vars(owner), name, value, function, code, owner)
+def _owner(owner: Any, names: Sequence[str]) -> _Owner:
+    current = vars(owner)
+    values = tuple(current[name] for name in names)
+    return _Owner(owner, current, tuple(names), values)

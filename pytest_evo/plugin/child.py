@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import pluggy
 import pytest
 
 # Hooks by which reporters follow tests. In a child only our own recorder hears them.
@@ -20,7 +22,9 @@ _RERUNNERS = frozenset({"pytest_rerunfailures", "flaky", "pytest_retry"})
 _CAPTURE = "fd"
 
 
-def prepare_child(config: pytest.Config, basetemp: Path) -> None:
+def prepare_child(
+    config: pytest.Config, basetemp: Path, deafened: Deafened | None = None
+) -> None:
     """Detach this process from the session it was forked or started from.
 
     Output is captured from here on whatever ``-s`` or ``--capture`` say, because it is
@@ -31,9 +35,10 @@ def prepare_child(config: pytest.Config, basetemp: Path) -> None:
         config: the session's configuration; it is changed for good.
         basetemp: a short path of this child's own for ``tmp_path`` and pytest's cache;
             made if need be, removed by the caller.
+        deafened: of this configuration, where it was found out before a fork.
     """
     _restart_capturing(config)
-    _silence(config)
+    _silence(config, deafened or Deafened.of(config))
     _give_basetemp(config, basetemp)
     config.option.maxfail = 0
     config.option.usepdb = False
@@ -70,21 +75,48 @@ def _move_fault_handler(config: pytest.Config) -> None:
     config.stash[fault_handler_stderr_fd_key] = descriptor
 
 
-def _silence(config: pytest.Config) -> None:
-    manager = config.pluginmanager
-    for name in _REPORTERS:
-        plugin = manager.get_plugin(name)
-        if plugin is not None:
-            _deafen(manager, plugin)
-    for plugin in list(manager.get_plugins()):
-        if type(plugin).__name__ in _REPORTER_CLASSES or _package(plugin) in _RERUNNERS:
-            _deafen(manager, plugin)
-    for hook_name in _REPORTING:
-        hook: Any = getattr(config.hook, hook_name)
-        for implementation in hook.get_hookimpls():
-            if not getattr(implementation.plugin, "hears_rollouts", False):
-                hook._remove_plugin(implementation.plugin)
-    reporter: Any = manager.get_plugin("terminalreporter")
+class Deafened:
+    """The hook implementations that a child must not call."""
+
+    def __init__(self, found: Iterable[tuple[Any, object]]) -> None:
+        """Take pairs of a hook and a plugin that implements it."""
+        self._found = {(id(hook), id(plugin)): (hook, plugin) for hook, plugin in found}
+
+    @classmethod
+    def of(cls, config: pytest.Config) -> Deafened:
+        """Look them up among the plugins that are registered now."""
+        manager = config.pluginmanager
+        deaf = {id(manager.get_plugin(name)) for name in _REPORTERS} - {id(None)}
+        deaf.update(
+            id(plugin)
+            for plugin in manager.get_plugins()
+            if type(plugin).__name__ in _REPORTER_CLASSES
+            or _package(plugin) in _RERUNNERS
+        )
+
+        def concerns(hook: str, plugin: object) -> bool:
+            if id(plugin) in deaf:
+                return True
+            return hook in _REPORTING and not getattr(plugin, "hears_rollouts", False)
+
+        hooks: Any = vars(config.hook)
+        return cls(
+            (hook, implementation.plugin)
+            for name, hook in hooks.items()
+            if isinstance(hook, pluggy.HookCaller)
+            for implementation in hook.get_hookimpls()
+            if concerns(name, implementation.plugin)
+        )
+
+    def apply(self) -> None:
+        """Take them off; the plugins' fixtures and names stay."""
+        for hook, plugin in self._found.values():
+            hook._remove_plugin(plugin)
+
+
+def _silence(config: pytest.Config, deafened: Deafened) -> None:
+    deafened.apply()
+    reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None:
         # it stays findable, for --setup-show, live logging and the colours of diffs
         reporter._tw._file = _nowhere()
@@ -93,14 +125,6 @@ def _silence(config: pytest.Config) -> None:
 def _package(plugin: object) -> str:
     module = getattr(plugin, "__module__", None) or getattr(plugin, "__name__", "")
     return str(module).partition(".")[0]
-
-
-def _deafen(manager: pytest.PytestPluginManager, plugin: object) -> None:
-    """Take a plugin off all hooks; its fixtures and its name stay."""
-    for hook in manager.get_hookcallers(plugin) or ():
-        implementations = hook.get_hookimpls()
-        if any(implementation.plugin is plugin for implementation in implementations):
-            hook._remove_plugin(plugin)
 
 
 def _nowhere() -> Any:

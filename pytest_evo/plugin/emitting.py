@@ -38,6 +38,9 @@ def last_word(
 class FrameEmitter:
     """An ``itemrun.Emit`` that adds what each rollout reached.
 
+    The end of a rollout goes out with the start of the next one, which comes at once;
+    whoever runs the items flushes the writer after the last.
+
     ``artifact`` is the artifact's real path, ``candidate`` where the candidate is seen
     (the same where it is mounted or in place), ``project`` the rootdir.
     """
@@ -75,5 +78,6 @@ class FrameEmitter:
                 reach=seen.reach,
                 project_files=seen.project_files,
                 payload=json.dumps(raw.to_plain()).encode(),
-            )
+            ),
+            hold=True,
         )

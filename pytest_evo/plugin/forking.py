@@ -35,6 +35,7 @@ from pytest_evo.plugin import processes
 from pytest_evo.plugin import signals
 from pytest_evo.plugin.canary import Judges
 from pytest_evo.plugin.canary import Watch
+from pytest_evo.plugin.child import Deafened
 from pytest_evo.plugin.child import prepare_child
 from pytest_evo.plugin.declared import declared
 from pytest_evo.plugin.emitting import FrameEmitter
@@ -230,6 +231,7 @@ class ForkedChild:
         self._runner = ItemRunner(session.config, session)
         self._judges = Judges()
         self._parent = os.getpid()
+        self._deafened = Deafened.of(session.config)
         declared(session.config)  # read now, not in every child
 
     def start(
@@ -249,7 +251,7 @@ class ForkedChild:
             let_go()
             self._redirect(place.log, place.shield)
             writer = FrameWriter(descriptor)
-            prepare_child(self._config, place.scratch)
+            prepare_child(self._config, place.scratch, self._deafened)
             seen_at = place.candidate
             if run.mount:
                 mount.enter(place.candidate, place.artifact, place.files, place.shield)
@@ -283,16 +285,19 @@ class ForkedChild:
     ) -> None:
         items = [self._items[case] for case, _, _ in todo if case in self._items]
         watch = Watch(self._judges, self._config, items)
-        self._runner.run(
-            [(case, repeat) for case, repeat, _ in todo],
-            self._items,
-            seed=run.seed,
-            artifact=seen_at,
-            emit=FrameEmitter(
-                writer, place.artifact, seen_at, place.project, mounted=run.mount
-            ),
-            leave=recorder().wrote,
-        )
+        try:
+            self._runner.run(
+                [(case, repeat) for case, repeat, _ in todo],
+                self._items,
+                seed=run.seed,
+                artifact=seen_at,
+                emit=FrameEmitter(
+                    writer, place.artifact, seen_at, place.project, mounted=run.mount
+                ),
+                leave=recorder().wrote,
+            )
+        finally:
+            writer.flush()
         writer.send(last_word(watch, self._runner, items))
 
     def _redirect(self, log: Path, shield: Shield | None) -> None:

@@ -111,7 +111,7 @@ class ItemRunner:
             self._reset(item)
             reseed(seed, case, repeat)
             emit("started", case, repeat, None)
-            emit("finished", case, repeat, self._run_one(item, after))
+            emit("finished", case, repeat, self._rollout(self._recorded(item, after)))
             if self._recorder.leaving and after is not None:
                 self.left_early = True
                 break
@@ -119,7 +119,7 @@ class ItemRunner:
     def outcome_of(self, item: pytest.Item) -> Outcome:
         """Run one more item, told to nobody."""
         self._reset(item)
-        return self._run_one(item, None).outcome
+        return self._outcome(self._recorded(item, None))
 
     def _reset(self, item: pytest.Item) -> None:
         """Forget what an earlier repeat left on the item."""
@@ -132,7 +132,7 @@ class ItemRunner:
             if hasattr(session, flag):
                 setattr(session, flag, False)
 
-    def _run_one(self, item: pytest.Item, after: pytest.Item | None) -> RawRollout:
+    def _recorded(self, item: pytest.Item, after: pytest.Item | None) -> _Record:
         record = self._recorder.begin(item, after)
         hook = self._config.hook.pytest_runtest_protocol
         crash = pytest.CallInfo.from_call(
@@ -141,12 +141,15 @@ class ItemRunner:
         self._recorder.end()
         if crash.excinfo is not None:  # a plugin failed, not the test
             record.broken.append(crash.excinfo.exconly())
-        return self._rollout(record)
+        return record
+
+    def _outcome(self, record: _Record) -> Outcome:
+        return Outcome.ERROR if record.broken else outcome_of(record.reports)
 
     def _rollout(self, record: _Record) -> RawRollout:
         item = record.item
         notes = item.stash[NOTES]
-        outcome = Outcome.ERROR if record.broken else outcome_of(record.reports)
+        outcome = self._outcome(record)
         score, problem = self._score(record, outcome)
         if problem is not None:
             outcome = Outcome.ERROR
@@ -245,7 +248,7 @@ class _Record:
 class _Recorder:
     """The plugin that listens while an item runs; deaf in between."""
 
-    hears_rollouts = True  # see child._silence
+    hears_rollouts = True  # see child.Deafened
 
     def __init__(self, session: pytest.Session) -> None:
         self._session = session

@@ -133,14 +133,17 @@ class _Run:
         runner = ItemRunner(collected.config, collected.session)
         items = [collected.items[case] for case, _ in runs]
         watch = Watch(collected.judges or Judges(), collected.config, items)
-        runner.run(
-            runs,
-            collected.items,
-            seed=self._task.seed,
-            artifact=self._seen_at,
-            emit=self._report,
-            leave=recorder().wrote,
-        )
+        try:
+            runner.run(
+                runs,
+                collected.items,
+                seed=self._task.seed,
+                artifact=self._seen_at,
+                emit=self._report,
+                leave=recorder().wrote,
+            )
+        finally:
+            self._writer.flush()
         self._writer.send(last_word(watch, runner, items))
 
     def _enter(self) -> None:
