@@ -170,6 +170,7 @@ class CaseMark:
     must_pass: bool = False
     deterministic: bool | None = None
     exclusive: str | None = None  # xdist_group
+    body: str = ""  # what it does, whatever it is called; "" where that is not known
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping
+from datetime import date
 from pathlib import Path
 from typing import Annotated
 from typing import Any
@@ -167,6 +168,14 @@ class LimitSettings(_Strict):
     max_ratio: Number = Field(gt=0, examples=[1.2])
 
 
+class QuarantineSettings(_Strict):
+    """One ``[[tool.pytest_evo.quarantine]]``: cases that the gate shows, not counts."""
+
+    case: Text = Field(examples=["tests/evals/test_search.py::test_slow*"])
+    reason: Text = Field(examples=["the provider changes its answers, issue 12"])
+    until: date = Field(examples=["2027-01-31"])
+
+
 class Settings(_Strict):
     """Everything a person can set, validated; times in seconds."""
 
@@ -230,7 +239,18 @@ class Settings(_Strict):
     gate_policy: Literal["default", "strict"] = Field(
         default="default", examples=["strict"]
     )
+    gate_arm: Literal["artifact", "tree"] = Field(default="artifact", examples=["tree"])
+    gate_all: StrictBool = Field(default=False, examples=[True])
+    gate_margin: Number | None = Field(default=None, ge=0, lt=1, examples=[0.02])
+    gate_max_errors: Number | None = Field(default=None, ge=0, le=1, examples=[0.05])
+    accept_removed: StrictBool = Field(default=False, examples=[True])
     baseline_update: StrictBool = Field(default=False, examples=[True])
+    baseline_file: Text = Field(
+        default="evo-baseline.json", examples=["evo-baseline.json"]
+    )
+    quarantine: Annotated[
+        tuple[QuarantineSettings, ...], BeforeValidator(as_tables)
+    ] = ()
 
     target: Text | None = Field(default=None, examples=["search"])
     targets: Annotated[tuple[TargetSettings, ...], BeforeValidator(as_tables)] = ()
@@ -254,13 +274,20 @@ class Settings(_Strict):
 _NOT_IN_DIGEST = frozenset(
     name for name in Settings.model_fields if name.startswith("budget_")
 ) | {
+    "accept_removed",
     "apply",
+    "baseline_file",
     "baseline_update",
     "concurrency",
     "dry_run",
     "gate",
+    "gate_all",
+    "gate_arm",
+    "gate_margin",
+    "gate_max_errors",
     "gate_policy",
     "junit_candidates",
+    "quarantine",
     "reports",
     "require_gain",
     "resume",

@@ -44,8 +44,8 @@ def artifact_at(
     wanted = [entry for entry in found or () if _counts(entry, schema)]
     if not wanted:
         raise BaselineProblem(
-            f"the artifact {schema.directory!r} is not there at {commit[:12]}, so there "
-            "is nothing to compare with. If this change adds or moves it, compare with "
+            f"the artifact {schema.directory!r} is not there at {commit[:12]}: nothing "
+            "to compare with. If this change adds or moves it, compare with "
             "a commit that has it, or leave --evo-gate out of this one."
         )
     _check(wanted, schema, commit)

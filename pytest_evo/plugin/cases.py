@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
 import hashlib
+import inspect
 import math
+import textwrap
 from collections.abc import Mapping
 from collections.abc import Sequence
 from pathlib import Path
+from types import CodeType
 from typing import Any
 from typing import NamedTuple
 
@@ -78,6 +82,7 @@ def collected_marks(session: pytest.Session) -> Collected:
                 file=item.location[0],
                 line=(item.location[1] or 0) + 1,
                 fingerprint=fingerprints.of(item),
+                body=fingerprints.body(item),
                 exclusive=xdist_group(item),
                 **said,
             )
@@ -188,6 +193,7 @@ class _Fingerprints:
         self._files: dict[Path, str] = {}
         self._conftests: dict[Path, tuple[str, ...]] = {}
         self._reader = Reader(_WHOLE_PARAMETERS, depth=20)
+        self._functions: dict[CodeType, str] = {}
 
     def of(self, item: pytest.Item) -> str:
         """Sha256 over parameters, source and conftests."""
@@ -200,6 +206,22 @@ class _Fingerprints:
             data = part.encode("utf-8", "surrogatepass")
             digest.update(len(data).to_bytes(8, "big") + data)
         return digest.hexdigest()
+
+    def body(self, item: pytest.Item) -> str:
+        """Sha256 over parameters and function, less its name, decorators and place.
+
+        Empty where there is no function to be read.
+        """
+        code = getattr(getattr(item, "function", None), "__code__", None)
+        if not isinstance(code, CodeType):
+            return ""
+        if code not in self._functions:
+            self._functions[code] = _nameless(code)
+        function = self._functions[code]
+        if not function:
+            return ""
+        text = "\0".join([function, *self._parameters(item)])
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
     def _parameters(self, item: pytest.Item) -> list[str]:
         callspec = getattr(item, "callspec", None)
@@ -239,3 +261,16 @@ class _Fingerprints:
                 content = b""
             self._files[path] = hashlib.sha256(content).hexdigest()
         return self._files[path]
+
+
+def _nameless(code: CodeType) -> str:
+    """The syntax of a function without its name and decorators."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(code)))
+    except (OSError, TypeError, SyntaxError, ValueError, RecursionError):
+        return ""
+    function = tree.body[0] if tree.body else None
+    if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+        return ""
+    function.name, function.decorator_list = "", []
+    return ast.dump(function)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ import pytest
 from pytest_evo.artifact.schema import locate
 from pytest_evo.artifact.schema import schema_of
 from pytest_evo.errors import SettingsProblem
+from pytest_evo.models import ArtifactSchema
 from pytest_evo.plugin import hooks
 from pytest_evo.plugin import runfiles
 from pytest_evo.plugin.environment import conceal
@@ -19,7 +23,9 @@ from pytest_evo.plugin.evolving import ExitCode
 from pytest_evo.plugin.isolation.reach import recorder
 from pytest_evo.plugin.junitxml import report_winner
 from pytest_evo.plugin.options import option_overrides
+from pytest_evo.plugin.pools.base import Pool
 from pytest_evo.plugin.pools.inprocess import InProcessSession
+from pytest_evo.plugin.pools.session import EngineSession
 from pytest_evo.plugin.pools.xdist import XdistSession
 from pytest_evo.plugin.runfiles import own_folders
 from pytest_evo.plugin.task import Task
@@ -50,32 +56,25 @@ class Controller:
             self._task = make_task(config)
         self._evolution: Evolution | None = None
         self._stopped_early = False
-        settings = self._task.settings
-        workers = {
-            "artifact": self._task.schema.directory,
-            "files": list(self._task.schema.include),
-            "concurrency": settings.concurrency,
-            "run": self._task.resume.id if self._task.resume else "",
-            "hidden": list(self._hidden(settings)),
-            "allow": None if settings.env_allow is None else list(settings.env_allow),
-            "warm_fixtures": list(settings.warm_fixtures),
-            "check_cassettes": not settings.skip_cassette_check,
-            "protect": list(settings.protect),
-            "writable": list(settings.writable),
-            "covered": own_folders(config.rootpath, settings),
-        }
-        conceal(self._hidden(settings))
+        resume = self._task.resume
         self._in_process = not uses_xdist(config)
-        if not self._in_process:
-            recorder().dismiss()
-        kind = InProcessSession if self._in_process else XdistSession
-        self._session = kind(config, workers, self._run, self._soft_stop)
-        config.pluginmanager.register(self._session, "evo-session")
+        self._session = open_session(
+            config,
+            worker_input(
+                config,
+                self._task.settings,
+                self._task.schema,
+                run=resume.id if resume else "",
+                hidden=self._hidden(self._task.settings),
+            ),
+            self._run,
+            self._soft_stop,
+        )
 
     def _hidden(self, settings: Settings) -> tuple[str, ...]:
         return SECRETS if settings.model or settings.agent else ()
 
-    def _run(self, pool: Any) -> int:
+    def _run(self, pool: Pool) -> int:
         reporter = self._config.pluginmanager.get_plugin("terminalreporter")
         quiet = self._config.option.verbose < 0
         display = make_display(reporter, quiet=quiet)
@@ -121,6 +120,48 @@ class Controller:
             terminalreporter.write_line(line.text, **({style: True} if style else {}))
 
 
+def worker_input(
+    config: pytest.Config,
+    settings: Settings,
+    schema: ArtifactSchema,
+    *,
+    run: str = "",
+    hidden: Sequence[str] = (),
+) -> dict[str, Any]:
+    """What every worker is told before it collects."""
+    return {
+        "artifact": schema.directory,
+        "files": list(schema.include),
+        "concurrency": settings.concurrency,
+        "run": run,
+        "hidden": list(hidden),
+        "allow": None if settings.env_allow is None else list(settings.env_allow),
+        "warm_fixtures": list(settings.warm_fixtures),
+        "check_cassettes": not settings.skip_cassette_check,
+        "protect": list(settings.protect),
+        "writable": list(settings.writable),
+        "covered": own_folders(config.rootpath, settings),
+    }
+
+
+def open_session(
+    config: pytest.Config,
+    workers: Mapping[str, Any],
+    run: Callable[[Pool], int],
+    soft_stop: Callable[[], None],
+) -> EngineSession:
+    """Register the session whose workers serve ``run``; it has not begun yet."""
+    conceal(workers["hidden"])
+    session: EngineSession
+    if uses_xdist(config):
+        recorder().dismiss()
+        session = XdistSession(config, workers, run, soft_stop)
+    else:
+        session = InProcessSession(config, workers, run, soft_stop)
+    config.pluginmanager.register(session, "evo-session")
+    return session
+
+
 def uses_xdist(config: pytest.Config) -> bool:
     """Whether this session has xdist workers."""
     if not config.pluginmanager.hasplugin("dsession"):
@@ -138,22 +179,22 @@ def make_task(config: pytest.Config) -> Task:
     """
     overrides = option_overrides(config)
     settings = load_settings(config.rootpath, overrides)
-    _refuse_what_is_not_there(settings)
+    if "gate" in overrides or settings.baseline_update:
+        raise SettingsProblem(
+            "--evolve and the gate are two sessions: one improves the artifact, the "
+            "other judges a change of it. Leave out --evolve, or --evo-gate and "
+            "--evo-baseline-update."
+        )
     resume = None
     if settings.resume is not None:
         resume = runfiles.find_run(config.rootpath, settings)
         settings = runfiles.resumed_settings(resume, settings, overrides)
     elif hooks.make_strategy(config, settings.strategy) is None:
         settings = with_preset(settings)
-    if settings.artifact is None:
-        raise SettingsProblem(
-            "no artifact is declared. Type --evo-artifact=DIR, or write it into "
-            'pyproject.toml:\n\n    [tool.pytest_evo]\n    artifact = "DIR"\n\n'
-            "pytest-evo init does that for you."
-        )
+    refuse_no_artifact(settings)
     schema = schema_of(settings)
     artifact = locate(config.rootpath, schema)
-    _refuse_own_files_inside(config.rootpath, artifact, settings)
+    refuse_own_files_inside(config.rootpath, artifact, settings)
     name = choose_proposer(settings)
     proposer = hooks.make_proposer(config, name) or load_proposer(
         name, settings, schema, config.rootpath
@@ -161,7 +202,26 @@ def make_task(config: pytest.Config) -> Task:
     return Task(config, settings, schema, artifact, proposer, name, resume)
 
 
-def _refuse_own_files_inside(rootdir: Path, artifact: Path, settings: Settings) -> None:
+def refuse_no_artifact(settings: Settings) -> None:
+    """Say how an artifact is declared.
+
+    Raises:
+        SettingsProblem: none is.
+    """
+    if settings.artifact is None and not settings.targets:
+        raise SettingsProblem(
+            "no artifact is declared. Type --evo-artifact=DIR, or write it into "
+            'pyproject.toml:\n\n    [tool.pytest_evo]\n    artifact = "DIR"\n\n'
+            "pytest-evo init does that for you."
+        )
+
+
+def refuse_own_files_inside(rootdir: Path, artifact: Path, settings: Settings) -> None:
+    """Keep what we write out of what is measured.
+
+    Raises:
+        SettingsProblem: runs or reports would be written into the artifact.
+    """
     for name in ("run_dir", "reports"):
         place = (rootdir / getattr(settings, name)).resolve()
         if place.is_relative_to(artifact.resolve()):
@@ -170,11 +230,3 @@ def _refuse_own_files_inside(rootdir: Path, artifact: Path, settings: Settings) 
                 f"{settings.artifact!r}, so every run would change what it optimises. "
                 f"Type --evo-{name.replace('_', '-')}=DIR with a directory outside it."
             )
-
-
-def _refuse_what_is_not_there(settings: Settings) -> None:
-    if settings.gate is not None or settings.baseline_update:
-        raise SettingsProblem(
-            "--evo-gate and --evo-baseline-update are not part of this version yet. "
-            "Leave them out."
-        )

@@ -87,26 +87,7 @@ class Calibration:
         self._journal.append(self._settled)
 
     def _choose(self, reaches: Sequence[Reach]) -> Choice:
-        return choose(
-            self._settings.isolation,
-            self._mount_problem(),
-            _collection_reach(self._hellos),
-            reaches,
-            sys.platform,
-            self._schema.include,
-            threads=tuple(
-                sorted({name for hello in self._hellos for name in hello.threads})
-            ),
-            descriptors=tuple(
-                sorted({name for hello in self._hellos for name in hello.descriptors})
-            ),
-        )
-
-    def _mount_problem(self) -> str | None:
-        if self._settings.mount == "never":
-            return "mount = 'never' is set"
-        problems = [hello.mount for hello in self._hellos if hello.mount is not None]
-        return problems[0] if problems else None
+        return choose_isolation(self._settings, self._schema, self._hellos, reaches)
 
     def _apply(self) -> None:
         self._pool.set_isolation(self.choice.mode, self.choice.mount)
@@ -124,6 +105,38 @@ class Calibration:
                     MOST_TIMEOUT, max(LEAST_TIMEOUT, TIMES_BASELINE * seconds[mark.id])
                 )
         return limits
+
+
+def choose_isolation(
+    settings: Settings,
+    schema: ArtifactSchema,
+    hellos: Sequence[Hello],
+    reaches: Sequence[Reach],
+) -> Choice:
+    """Choose from what workers said of themselves and what rollouts reached.
+
+    Raises:
+        UsageProblem: the setting would judge candidates by other files.
+    """
+    return choose(
+        settings.isolation,
+        _mount_problem(settings, hellos),
+        _collection_reach(hellos),
+        reaches,
+        sys.platform,
+        schema.include,
+        threads=tuple(sorted({name for hello in hellos for name in hello.threads})),
+        descriptors=tuple(
+            sorted({name for hello in hellos for name in hello.descriptors})
+        ),
+    )
+
+
+def _mount_problem(settings: Settings, hellos: Sequence[Hello]) -> str | None:
+    if settings.mount == "never":
+        return "mount = 'never' is set"
+    problems = [hello.mount for hello in hellos if hello.mount is not None]
+    return problems[0] if problems else None
 
 
 def _collection_reach(hellos: Sequence[Hello]) -> Reach:

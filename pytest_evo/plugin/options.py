@@ -13,6 +13,7 @@ _WHOLE = re.compile(r"[0-9]{1,15}")
 _TIME = re.compile(r"[0-9]+(?:\.[0-9]+)?|(?=.)(?:[0-9]+h)?(?:[0-9]+m)?(?:[0-9]+s)?")
 ISOLATIONS = ("auto", "fork", "fresh", "workspace")
 GATE_POLICIES = ("default", "strict")
+GATE_ARMS = ("artifact", "tree")
 
 # Options that ask for more than a plain run of the tests.
 _MODES = ("evolve", "evo_gate", "evo_baseline_update", "evo_resume", "evo_dry_run")
@@ -121,6 +122,11 @@ _VALUES: tuple[tuple[str, Callable[[str], object], str, str], ...] = (
 _CHOICES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("--evo-isolation", ISOLATIONS, "How rollouts are kept apart"),
     ("--evo-gate-policy", GATE_POLICIES, "How the gate treats an open question"),
+    (
+        "--evo-gate-arm",
+        GATE_ARMS,
+        "What of git:REF is compared: its artifact, or its whole tree",
+    ),
 )
 
 _FLAGS: tuple[tuple[str, str], ...] = (
@@ -128,6 +134,8 @@ _FLAGS: tuple[tuple[str, str], ...] = (
     ("--evo-dry-run", "Say what a run would do and cost, and do nothing"),
     ("--evo-apply", "Write the best artifact into the working tree at the end"),
     ("--evo-require-gain", "Exit with 1 if nothing better was found"),
+    ("--evo-gate-all", "Run all cases, also those that the change cannot reach"),
+    ("--evo-accept-removed", "Let cases go that used to pass"),
     ("--evo-baseline-update", "Write the gate's baseline from the artifact as it is"),
 )
 

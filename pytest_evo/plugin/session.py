@@ -60,7 +60,11 @@ def prepare_session(config: pytest.Config, notices: list[str]) -> None:
     if ignored:
         notices.append(f"{', '.join(ignored)} ignored: every case has to be measured")
     _settle_shuffling(config, notices)
-    if config.getoption("evolve", False) and not hasattr(config, "workerinput"):
+    runs = any(
+        config.getoption(name, None)
+        for name in ("evolve", "evo_gate", "evo_baseline_update")
+    )
+    if runs and not hasattr(config, "workerinput"):
         _choose_workers(config, notices)
 
 
@@ -115,7 +119,13 @@ def register_worker(config: pytest.Config, name: str) -> None:
 
 def register_controller(config: pytest.Config, name: str) -> None:
     """Register the part that runs the loop or the gate in the controller."""
-    from pytest_evo.plugin.controller import Controller
-
+    asked = config.getoption("evo_gate") or config.getoption("evo_baseline_update")
     with usage_errors():
+        if asked and not config.getoption("evolve"):
+            from pytest_evo.plugin.gating.controller import GateController
+
+            config.pluginmanager.register(GateController(config), name)
+            return
+        from pytest_evo.plugin.controller import Controller
+
         config.pluginmanager.register(Controller(config), name)
