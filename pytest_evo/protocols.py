@@ -20,6 +20,7 @@ from typing import Protocol
 from pytest_evo.chat import ChatReply
 from pytest_evo.chat import ChatRequest
 from pytest_evo.events import Event
+from pytest_evo.evidence import Evidence
 from pytest_evo.models import ArtifactSchema
 from pytest_evo.models import Attempt
 from pytest_evo.models import Candidate
@@ -121,6 +122,7 @@ class ProposalRequest:
     rng: Random
     knobs: tuple[KnobValue, ...]
     start: ScoreVector = field(default_factory=dict)  # train scores of the start
+    evidence: Evidence = field(default_factory=Evidence)  # as ``evidence/`` has it
 
 
 class Proposer(Protocol):
@@ -164,6 +166,7 @@ class Workshop(Protocol):
         base: TreeHash,
         nodes: Sequence[Node],
         cases: Sequence[Case],
+        evidence: Evidence | None = None,
     ) -> Path:
         """Make a workspace with ``artifact/`` (files of ``base``) and ``evidence/``."""
 

@@ -14,6 +14,7 @@ from pytest_evo.artifact.trees import is_left_out
 from pytest_evo.errors import ArtifactProblem
 from pytest_evo.models import ArtifactSchema
 from pytest_evo.models import FileRule
+from pytest_evo.models import Kind
 from pytest_evo.models import Knob
 from pytest_evo.settings import FileSettings
 from pytest_evo.settings import KnobSettings
@@ -52,6 +53,20 @@ def rule_for(schema: ArtifactSchema, path: str) -> FileRule | None:
     fits = [rule for rule in schema.files if matches(rule.path, path)]
     own = [rule for rule in fits if is_plain(rule.path)]
     return next(iter(own or fits), None)
+
+
+def kind_of(schema: ArtifactSchema, path: str) -> Kind:
+    """How reliably a file takes effect: as declared, else by its suffix."""
+    rule = rule_for(schema, path)
+    if rule is not None:
+        return rule.kind
+    return _KINDS.get(PurePosixPath(path).suffix.lower(), Kind.PROSE)
+
+
+_KINDS = {
+    **dict.fromkeys((".toml", ".yaml", ".yml", ".json", ".ini", ".cfg"), Kind.CONFIG),
+    **dict.fromkeys((".py", ".sh", ".js", ".ts", ".rb", ".pl"), Kind.SCRIPT),
+}
 
 
 def included(schema: ArtifactSchema, path: str) -> bool:

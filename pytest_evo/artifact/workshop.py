@@ -21,6 +21,7 @@ from pytest_evo.artifact.trees import restore
 from pytest_evo.artifact.trees import snapshot
 from pytest_evo.errors import ArtifactProblem
 from pytest_evo.errors import ProposalRefused
+from pytest_evo.evidence import Evidence
 from pytest_evo.models import ArtifactSchema
 from pytest_evo.models import Case
 from pytest_evo.models import ChangelogEntry
@@ -32,7 +33,7 @@ from pytest_evo.protocols import Edit
 from pytest_evo.protocols import KnobValue
 from pytest_evo.protocols import ProposalKey
 
-EvidenceWriter: TypeAlias = Callable[[Path, Sequence[Node], Sequence[Case]], None]
+EvidenceWriter: TypeAlias = Callable[[Path, Evidence], None]
 """Fills ``evidence/`` with what a proposer may see."""
 UserCheck: TypeAlias = Callable[[Path], Iterable[str]]
 """Looks at the edited directory; returns problems."""
@@ -118,16 +119,17 @@ class DirectoryWorkshop:
         base: TreeHash,
         nodes: Sequence[Node],
         cases: Sequence[Case],
+        evidence: Evidence | None = None,
     ) -> Path:
         """Make a workspace with ``artifact/`` (files of ``base``) and ``evidence/``."""
         workspace = self._workspace(key)
         remove(workspace)  # of a session that was killed
         workspace.mkdir(mode=0o700)
         restore(self.tree(base), self._blobs, workspace / "artifact")
-        evidence = workspace / "evidence"
-        evidence.mkdir()
-        if self._write_evidence is not None:
-            self._write_evidence(evidence, nodes, cases)
+        folder = workspace / "evidence"
+        folder.mkdir()
+        if self._write_evidence is not None and evidence is not None:
+            self._write_evidence(folder, evidence)
         return workspace
 
     def close(self, key: ProposalKey, base: TreeHash, answer: Proposal | str) -> Edit:

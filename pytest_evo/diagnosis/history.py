@@ -2,79 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import pairwise
 from math import fsum
 
+from pytest_evo.artifact.schema import kind_of
+from pytest_evo.evidence import Bypass
+from pytest_evo.evidence import CaseHistory
+from pytest_evo.evidence import EditReach
+from pytest_evo.evidence import Facts
+from pytest_evo.evidence import Repetition
+from pytest_evo.models import ArtifactSchema
+from pytest_evo.models import Attempt
 from pytest_evo.models import CandidateId
 from pytest_evo.models import CaseId
 from pytest_evo.models import EPSILON
 from pytest_evo.models import Node
 from pytest_evo.models import Outcome
+from pytest_evo.models import Tree
+from pytest_evo.models import TreeHash
 
-
-@dataclass(frozen=True, slots=True)
-class CaseHistory:
-    """One case over the nodes of a chain, parent first.
-
-    A score is the mean over repeats; None where the node has no score for the case.
-    """
-
-    case: CaseId
-    scores: tuple[float | None, ...]
-    outcomes: tuple[tuple[Outcome, ...], ...]  # per node, one per repeat
-
-    @property
-    def against_parent(self) -> float | None:
-        """The newest score minus the parent's."""
-        return _change(self.scores[-1], self.scores[0])
-
-    @property
-    def against_before(self) -> float | None:
-        """The newest score minus that of the node before."""
-        before = self.scores[-2] if len(self.scores) > 1 else None
-        return _change(self.scores[-1], before)
-
-    @property
-    def turns(self) -> int:
-        """How often the score changed its direction."""
-        known = [score for score in self.scores if score is not None]
-        moves = [b - a for a, b in pairwise(known)]
-        signs = [move > 0 for move in moves if abs(move) > EPSILON]
-        return sum(a != b for a, b in pairwise(signs))
-
-
-@dataclass(frozen=True, slots=True)
-class EditReach:
-    """Whether the rollouts of a node read a file that it edited.
-
-    ``unsure`` rollouts could have read it unseen (a process, a native library).
-    """
-
-    node: CandidateId
-    file: str
-    reached: int
-    unsure: int
-    rollouts: int
-
-    @property
-    def never(self) -> bool:
-        """Whether it is certain that nobody read the edited file."""
-        return self.rollouts > 0 and not self.reached and not self.unsure
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What is measured, not read into it."""
-
-    reach: tuple[EditReach, ...]
-    oscillating: tuple[CaseId, ...]
-    lost: tuple[CaseId, ...]  # perfect at the parent, no more at the newest node
-    won: tuple[CaseId, ...]
-    unmoved: tuple[CaseId, ...]  # below 1, and the same at every node
-    twins: tuple[tuple[CandidateId, CandidateId], ...]  # nodes with equal files
+NO_SCHEMA = ArtifactSchema("")
 
 
 def score_history(nodes: Sequence[Node]) -> tuple[CaseHistory, ...]:
@@ -101,28 +50,36 @@ def score_history(nodes: Sequence[Node]) -> tuple[CaseHistory, ...]:
     )
 
 
-def measure(nodes: Sequence[Node]) -> Facts:
-    """Facts about a chain, parent first."""
+def measure(
+    nodes: Sequence[Node],
+    *,
+    schema: ArtifactSchema = NO_SCHEMA,
+    attempts: Sequence[Attempt] = (),
+    tree: Callable[[TreeHash], Tree] | None = None,
+) -> Facts:
+    """Facts about a chain.
+
+    Args:
+        nodes: parent first.
+        schema: says which kind a file is.
+        attempts: of closed iterations, to find what was tried before.
+        tree: reads a version; without it contents are not compared.
+    """
     rows = score_history(nodes)
-    reach = tuple(
-        _reach(node, entry.file)
-        for node in nodes[1:]
-        for entry in node.candidate.changelog
-        if entry.change != "deleted"
-    )
-    seen: dict[str, CandidateId] = {}
-    twins = []
-    for node in nodes:
-        first = seen.setdefault(node.candidate.tree, node.candidate.id)
-        if first != node.candidate.id:
-            twins.append((first, node.candidate.id))
     return Facts(
-        reach=reach,
+        reach=tuple(
+            _reach(node, entry.file)
+            for node in nodes[1:]
+            for entry in node.candidate.changelog
+            if entry.change != "deleted"
+        ),
         oscillating=tuple(row.case for row in rows if row.turns),
         lost=tuple(r.case for r in rows if _is_perfect(r, 0) and _falls(r)),
         won=tuple(r.case for r in rows if _is_perfect(r, -1) and _rises(r)),
         unmoved=tuple(row.case for row in rows if _is_unmoved(row)),
-        twins=tuple(twins),
+        twins=_twins(nodes, attempts),
+        bypassed=tuple(_bypassed(nodes, schema)),
+        repeated=() if tree is None else _repeated(nodes, attempts, tree),
     )
 
 
@@ -133,6 +90,77 @@ def _reach(node: Node, file: str) -> EditReach:
         for rollout in node.rollouts
     )
     return EditReach(node.candidate.id, file, reached, unsure, len(node.rollouts))
+
+
+def _twins(
+    nodes: Sequence[Node], attempts: Sequence[Attempt]
+) -> tuple[tuple[CandidateId, CandidateId], ...]:
+    """Pairs of candidates with equal files, the earlier one first."""
+    seen: dict[TreeHash, CandidateId] = {}
+    for attempt in attempts:
+        if attempt.tree:
+            seen.setdefault(attempt.tree, attempt.candidate)
+    found = []
+    for place, node in enumerate(nodes):
+        first = seen.setdefault(node.candidate.tree, node.candidate.id)
+        if place and first != node.candidate.id:  # a parent was an attempt itself
+            found.append((first, node.candidate.id))
+    return tuple(found)
+
+
+def _bypassed(nodes: Sequence[Node], schema: ArtifactSchema) -> list[Bypass]:
+    found = []
+    for node in nodes[1:]:
+        scores = {row.case: row.scores[0] for row in score_history([node])}
+        for entry in node.candidate.changelog:
+            effect = entry.effect
+            if effect is None or effect.better or entry.change == "deleted":
+                continue
+            sure = [case for case in effect.cases if case not in effect.unsure]
+            failing = tuple(
+                case
+                for case in sure
+                if (score := scores.get(case)) is not None and score < 1 - EPSILON
+            )
+            if failing:
+                kind = kind_of(schema, entry.file)
+                found.append(Bypass(node.candidate.id, entry.file, kind, failing))
+    return found
+
+
+def _repeated(
+    nodes: Sequence[Node],
+    attempts: Sequence[Attempt],
+    tree: Callable[[TreeHash], Tree],
+) -> tuple[Repetition, ...]:
+    """Edits that gave a file a content that an earlier candidate had put there."""
+    seen: dict[tuple[str, str], tuple[CandidateId, float | None]] = {}
+    own = {node.candidate.id for node in nodes}
+    for attempt in attempts:
+        files = [entry.file for entry in attempt.changelog if entry.change != "deleted"]
+        if attempt.tree and files and attempt.candidate not in own:
+            blobs = _blobs(tree(attempt.tree))
+            for file in files:
+                if file in blobs:
+                    key = (file, blobs[file])
+                    seen.setdefault(key, (attempt.candidate, attempt.gain))
+    found = []
+    for place, node in enumerate(nodes):
+        blobs = _blobs(tree(node.candidate.tree))
+        edited = [entry.file for entry in node.candidate.changelog] if place else blobs
+        for file in edited:
+            if file not in blobs:
+                continue
+            earlier, gain = seen.setdefault(
+                (file, blobs[file]), (node.candidate.id, None)
+            )
+            if earlier != node.candidate.id and place:
+                found.append(Repetition(node.candidate.id, file, earlier, gain))
+    return tuple(found)
+
+
+def _blobs(version: Tree) -> dict[str, str]:
+    return {entry.path: entry.blob for entry in version.entries if entry.kind == "file"}
 
 
 def _is_perfect(row: CaseHistory, at: int) -> bool:
@@ -157,7 +185,3 @@ def _is_unmoved(row: CaseHistory) -> bool:
 
 def _mean(points: Sequence[float]) -> float | None:
     return fsum(points) / len(points) if points else None
-
-
-def _change(new: float | None, old: float | None) -> float | None:
-    return None if new is None or old is None else new - old

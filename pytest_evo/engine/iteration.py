@@ -13,7 +13,9 @@ from dataclasses import replace
 
 from pytest_evo.engine.budget import Budget
 from pytest_evo.engine.budget import BudgetReached
+from pytest_evo.engine.diagnosing import diagnose
 from pytest_evo.engine.dispatch import Dispatcher
+from pytest_evo.engine.effects import with_effects
 from pytest_evo.engine.measuring import batch_mean
 from pytest_evo.engine.measuring import Bench
 from pytest_evo.engine.measuring import is_complete
@@ -47,6 +49,7 @@ from pytest_evo.models import Rollout
 from pytest_evo.models import ScoreVector
 from pytest_evo.models import Status
 from pytest_evo.protocols import BatchRequest
+from pytest_evo.protocols import Diagnosed
 
 
 @dataclass(slots=True)
@@ -174,6 +177,8 @@ class Iteration:
         result.nodes.append((candidate, Status.INCOMPLETE))
         purpose = Purpose.CHAIN if step else Purpose.CHILD
         rollouts = await self._bench.measure(candidate, result.batch, purpose)
+        candidate = with_effects(candidate, rollouts, base)
+        result.nodes[-1] = (candidate, Status.INCOMPLETE)
         ruling = await trial.rule(candidate, rollouts)
         result.reason = ruling.reason
         if not ruling.incomplete:
@@ -184,7 +189,9 @@ class Iteration:
             await self._validate(candidate, result)
             return False
         node = Node(candidate, tuple(rollouts), (), batch_mean(rollouts, result.batch))
-        nodes.append(await self._diagnosed(node, nodes, step + 1))
+        if self._strategy.refiner.next([*nodes, node], self._depth) is not None:
+            node = await self._diagnosed(node, nodes, step + 1)
+        nodes.append(node)
         return True
 
     async def _diagnosed(self, node: Node, before: Sequence[Node], step: int) -> Node:
@@ -192,7 +199,7 @@ class Iteration:
         if made is None:
             self._budget.ask()
             diagnosed = await self._stop.unless(
-                self._parts.diagnoser.diagnose([*before, node])
+                diagnose(self._parts.diagnoser, [*before, node])
             )
             made = DiagnosesMade(
                 self._number,
@@ -200,11 +207,13 @@ class Iteration:
                 node.candidate.id,
                 diagnosed.diagnoses,
                 diagnosed.usage,
+                diagnosed.problems,
             )
-            if not made.diagnoses:
+            if diagnosed == Diagnosed():
                 return node
         self._budget.charge_usage(made)
         self._log.write(made)
+        self._parts.observer.notice(made)
         return replace(node, diagnoses=made.diagnoses)
 
     async def _validate(self, child: Candidate, result: Result) -> None:

@@ -9,11 +9,16 @@ from dataclasses import dataclass
 from dataclasses import field
 from typing import Literal
 from typing import Protocol
+from typing import TypeAlias
 
 from pytest_evo.events import Event
+from pytest_evo.evidence import Evidence
 from pytest_evo.models import ArtifactSchema
+from pytest_evo.models import Attempt
+from pytest_evo.models import Case
 from pytest_evo.models import CaseId
 from pytest_evo.models import CaseMark
+from pytest_evo.models import Node
 from pytest_evo.models import Rollout
 from pytest_evo.models import Split
 from pytest_evo.models import TreeHash
@@ -31,6 +36,11 @@ from pytest_evo.protocols import RolloutStore
 from pytest_evo.protocols import SurvivorSelection
 from pytest_evo.protocols import ValidationPolicy
 from pytest_evo.protocols import Workshop
+
+Gather: TypeAlias = Callable[
+    [Sequence[Node], Sequence[Case], Sequence[Attempt]], Evidence
+]
+"""Nodes of a chain (parent first), its batch and closed attempts to evidence."""
 
 
 class Observer(Protocol):
@@ -99,3 +109,5 @@ class Parts:
 
     Returns what each case's fingerprint has to cover beside what was collected.
     """
+    gather: Gather = lambda nodes, batch, attempts: Evidence()
+    """Called before each proposal: what is known of the chain on its batch."""

@@ -154,7 +154,8 @@ class Proposing:
         feedback: str | None,
     ) -> ProposalRequest:
         tree = base.candidate.tree
-        workspace = self._parts.workshop.open(key, tree, nodes, batch)
+        evidence = self._parts.gather(nodes, batch, self._snapshot.history)
+        workspace = self._parts.workshop.open(key, tree, nodes, batch, evidence)
         return ProposalRequest(
             iteration=key.iteration,
             step=key.step,
@@ -169,6 +170,7 @@ class Proposing:
             rng=self._parts.draws.rng("proposal", key.iteration, key.step, key.attempt),
             knobs=self._parts.workshop.knobs(tree),
             start=self._setup.start_scores,
+            evidence=evidence,
         )
 
     async def _answer(self, request: ProposalRequest) -> Proposal | str:

@@ -24,10 +24,9 @@ from pytest_evo.engine.softstop import Interrupted
 from pytest_evo.errors import SettingsProblem
 from pytest_evo.errors import WorkersLost
 from pytest_evo.models import Candidate
-from pytest_evo.models import Case
 from pytest_evo.models import CaseMark
-from pytest_evo.models import Node
 from pytest_evo.models import START
+from pytest_evo.plugin import diagnosing
 from pytest_evo.plugin import hooks
 from pytest_evo.plugin import planning
 from pytest_evo.plugin import runfiles
@@ -75,6 +74,7 @@ class Evolution:
         self._in_process = in_process
         self._loop: Loop | None = None
         self._stop_early = False
+        self._redaction = Redaction({})
         self.published: Published | None = None
         self.applied = False
         self.run_id = ""
@@ -108,8 +108,8 @@ class Evolution:
         files = self._open(settings, marks)
         self.run_id = files.directory.id
         pool.configure(run=self.run_id)
-        secrets = secrets_of(os.environ, self._task.artifact)
-        pool.loads = Redaction(secrets).loads
+        self._redaction = Redaction(secrets_of(os.environ, self._task.artifact))
+        pool.loads = self._redaction.loads
         pool.notice = lambda text: self._display.note([Line(f"evo: {text}")])
         try:
             return self._run(pool, settings, marks, how, files)
@@ -169,6 +169,7 @@ class Evolution:
                 observer=observer,
                 marks=marks,
                 calibrate=calibration.settle,
+                gather=diagnosing.gatherer(self._task, files, self._redaction.text),
             )
             self._loop = Loop(parts, plan, limits)
             observer.follow(self._loop)
@@ -236,18 +237,15 @@ class Evolution:
     # -- parts -------------------------------------------------------------------------
 
     def _workshop(self, root: Path, files: RunFiles) -> DirectoryWorkshop:
-        def evidence(
-            folder: Path, nodes: Sequence[Node], cases: Sequence[Case]
-        ) -> None:
-            write_evidence(folder, nodes, cases, detail=files.rollouts.detail)
-
         return DirectoryWorkshop(
             root,
             files.blobs,
             files.trees,
             self._task.schema,
             # search reads its request, not files
-            write_evidence=None if self._task.proposer_name == "search" else evidence,
+            write_evidence=(
+                None if self._task.proposer_name == "search" else write_evidence
+            ),
             user_check=lambda path: hooks.check_artifact(self._config, path),
         )
 

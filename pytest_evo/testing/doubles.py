@@ -21,6 +21,7 @@ from typing import TypeAlias
 
 from pytest_evo.errors import ProposalRefused
 from pytest_evo.errors import ProposerExhausted
+from pytest_evo.evidence import Evidence
 from pytest_evo.models import Case
 from pytest_evo.models import CaseId
 from pytest_evo.models import ChangelogEntry
@@ -107,6 +108,7 @@ class MemoryWorkshop:
         base: TreeHash,
         nodes: Sequence[Node],
         cases: Sequence[Case],
+        evidence: Evidence | None = None,
     ) -> Path:
         """Make a workspace; the path that is returned does not exist."""
         workspace = self._path(key)

@@ -12,6 +12,7 @@ from pytest_evo.artifact.workshop import DirectoryWorkshop
 from pytest_evo.errors import ArtifactProblem
 from pytest_evo.errors import EvoError
 from pytest_evo.errors import ProposalRefused
+from pytest_evo.evidence import Evidence
 from pytest_evo.models import ArtifactSchema
 from pytest_evo.models import Candidate
 from pytest_evo.models import ChangelogEntry
@@ -213,19 +214,20 @@ def test_what_a_proposal_made_read_only_is_cleared_away(tmp_path):
 def test_open_gives_evidence_and_clears_what_a_killed_session_left(tmp_path):
     seen = []
 
-    def evidence(folder: Path, nodes, cases) -> None:
-        seen.append((nodes, cases))
+    def evidence(folder: Path, evidence: Evidence) -> None:
+        seen.append(evidence)
         (folder / "scores.txt").write_text("1")
 
     bench = Bench(tmp_path, write_evidence=evidence)
     node = Node(Candidate("c0000", bench.start))
-    first = bench.shop.open(KEY, bench.start, (node,), ())
+    known = Evidence(nodes=(node,))
+    first = bench.shop.open(KEY, bench.start, (node,), (), known)
     (first / "artifact" / "a.md").write_text("half done")
-    second = bench.shop.open(KEY, bench.start, (node,), ())
+    second = bench.shop.open(KEY, bench.start, (node,), (), known)
     assert first == second
     assert (second / "artifact" / "a.md").read_text() == "a\n"
     assert (second / "evidence" / "scores.txt").read_text() == "1"
-    assert seen == [((node,), ())] * 2
+    assert seen == [known] * 2
     assert second.stat().st_mode & 0o777 == 0o700
     assert bench.shop.open(ProposalKey(3, 1, 1), bench.start, (), ()) != second
 
