@@ -6,6 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from pytest_evo.errors import ContextOverflow
+from pytest_evo.errors import EvoError
+from pytest_evo.errors import ModelFailed
+from pytest_evo.errors import ProposalRefused
+from pytest_evo.errors import ProposerExhausted
 from pytest_evo.models import Json
 from pytest_evo.models import NO_USAGE
 from pytest_evo.models import Usage
@@ -80,3 +85,39 @@ class ChatReply:
     finish: Finish
     calls: tuple[ToolCall, ...] = ()
     usage: Usage = NO_USAGE
+
+
+# -- errors that cost something ------------------------------------------------------
+
+
+class Costly(EvoError):
+    """An error before which tokens were spent; they are charged all the same."""
+
+    def __init__(self, message: str, usage: Usage = NO_USAGE) -> None:
+        super().__init__(message)
+        self.usage = usage
+
+
+class AnswerRefused(Costly, ProposalRefused):
+    """A proposal that came to nothing after model calls."""
+
+
+class AnswersOver(Costly, ProposerExhausted):
+    """No further proposal, because what is left does not pay for a model call."""
+
+
+class AnswerFailed(Costly, ModelFailed):
+    """A model gave no usable answer, whatever was tried."""
+
+
+class AnswerTooLong(Costly, ContextOverflow):
+    """A request, or what it asks for, is longer than the model's context."""
+
+
+class ToolsRefused(Costly, ModelFailed):
+    """The model cannot be offered tools: ask it without."""
+
+
+def spent_on(error: BaseException) -> Usage:
+    """What model calls had cost when an error was raised."""
+    return error.usage if isinstance(error, Costly) else NO_USAGE

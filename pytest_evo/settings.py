@@ -29,6 +29,8 @@ from pydantic import ValidationError
 
 from pytest_evo.errors import SettingsProblem
 from pytest_evo.models import Kind
+from pytest_evo.settings_model import ModelSettings
+from pytest_evo.settings_model import TUNING
 from pytest_evo.settings_text import Amount
 from pytest_evo.settings_text import as_list
 from pytest_evo.settings_text import as_tables
@@ -195,6 +197,7 @@ class Settings(_Strict):
 
     proposer: Text | None = Field(default=None, examples=["search"])
     model: Text | None = Field(default=None, examples=["openai/gpt-5-mini"])
+    model_options: ModelSettings = ModelSettings()
     agent: Text | None = Field(default=None, examples=["claude"])
     scripted: TextOrTexts | None = Field(default=None, examples=["proposals.py"])
     strategy: Text = Field(default="mara", examples=["mara"])
@@ -266,7 +269,11 @@ class Settings(_Strict):
         Budgets, folders, reporting and what happens after the run are left out, so
         that a run can be resumed with more budget or into other folders.
         """
-        kept = self.model_dump(mode="json", exclude=set(_NOT_IN_DIGEST))
+        left_out: dict[str, Any] = {
+            **dict.fromkeys(_NOT_IN_DIGEST, True),
+            "model_options": set(TUNING),
+        }
+        kept = self.model_dump(mode="json", exclude=left_out)
         text = json.dumps(kept, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 

@@ -133,7 +133,9 @@ def explain(
         hint = f"Correct it in {source}"
     if isinstance(detail["input"], dict) and detail["type"] == "value_error":
         return f"{where}: {reason}."
-    return f"{where} is {short(detail['input'])}: {reason}. {hint}."
+    # somebody may have written a key where the name of its variable belongs
+    value = "not usable" if field.endswith("_env") else short(detail["input"])
+    return f"{where} is {value}: {reason}. {hint}."
 
 
 def _unknown(
