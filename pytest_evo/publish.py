@@ -33,8 +33,8 @@ from pytest_evo.models import Tree
 from pytest_evo.reports.junit import candidate_report
 from pytest_evo.reports.junit import leaderboard_report
 from pytest_evo.reports.junit import Mode
-from pytest_evo.reports.junit import Parts
 from pytest_evo.reports.junit import winner_report
+from pytest_evo.reports.junit_xml import Parts
 from pytest_evo.reports.metrics import metrics_text
 from pytest_evo.reports.model import RunReport
 from pytest_evo.reports.model import standings

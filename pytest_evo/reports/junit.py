@@ -7,28 +7,19 @@ properties first and at most one failure, error or skip per case.
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
-from datetime import datetime
-from datetime import UTC
 from typing import Any
 from typing import Literal
 from typing import TypeAlias
 
-from junitparser import Attr
 from junitparser import Error
 from junitparser import Failure
-from junitparser import FloatAttr
-from junitparser import IntAttr
-from junitparser import Properties
-from junitparser import Property
 from junitparser import Skipped
 from junitparser import SystemErr
 from junitparser import SystemOut
-from junitparser import xunit2
 
 from pytest_evo.models import CandidateId
 from pytest_evo.models import Case
@@ -39,6 +30,13 @@ from pytest_evo.models import Outcome
 from pytest_evo.models import START
 from pytest_evo.models import Status
 from pytest_evo.reports.junit_names import Namer
+from pytest_evo.reports.junit_xml import add_properties
+from pytest_evo.reports.junit_xml import append
+from pytest_evo.reports.junit_xml import Heading
+from pytest_evo.reports.junit_xml import JunitCase
+from pytest_evo.reports.junit_xml import MAX_CASES
+from pytest_evo.reports.junit_xml import pages
+from pytest_evo.reports.junit_xml import Parts
 from pytest_evo.reports.model import case_results
 from pytest_evo.reports.model import CaseResult
 from pytest_evo.reports.model import reason_of
@@ -52,39 +50,11 @@ from pytest_evo.reports.text import one_line
 from pytest_evo.reports.text import short_id
 
 Mode: TypeAlias = Literal["failures", "skipped"]
-Parts: TypeAlias = tuple[bytes, ...]
 
-MAX_CASES = 5_000
-MAX_BYTES = 25_000_000
 MAX_MESSAGE = 500
 MAX_TRACE = 32_768
 MAX_OUTPUT = 4_096
 NOT_RUN = "not run on the winner"
-
-
-class _Seconds(FloatAttr):
-    """Plain decimals: readers do not take ``1e-07``, ``nan`` or ``inf``."""
-
-    def __set__(self, instance: Any, value: float) -> None:  # type: ignore[override]
-        if not math.isfinite(value) or value < 0:
-            value = 0.0
-        Attr.__set__(self, instance, f"{value:.6f}")
-
-
-class _Case(xunit2.TestCase):
-    time = _Seconds()
-    file = Attr()
-    line = IntAttr()
-
-
-class _Suite(xunit2.TestSuite):
-    time = _Seconds()
-
-
-class _Root(xunit2.JUnitXml):
-    time = _Seconds()
-    timestamp = Attr()
-    testsuite = _Suite
 
 
 def candidate_report(
@@ -102,7 +72,7 @@ def candidate_report(
         _testcase(run, result, testcases, start, mode)
         for result in case_results(run, candidate)
     ]
-    return _parts(run, name, _candidate_properties(run, candidate), built, candidate)
+    return _pages(run, name, _candidate_properties(run, candidate), built, candidate)
 
 
 def winner_report(run: RunReport, *, max_cases: int = MAX_CASES) -> Parts:
@@ -119,12 +89,12 @@ def winner_report(run: RunReport, *, max_cases: int = MAX_CASES) -> Parts:
         result = results.get(case.id)
         if result is None:
             testcase = _named(case, namer)
-            _append(testcase, Skipped(NOT_RUN, "pytest.skip"))
+            append(testcase, Skipped(NOT_RUN, "pytest.skip"))
         else:
             testcase = _testcase(run, result, namer, start, "failures")
         built.append(testcase)
     properties = _candidate_properties(run, run.winner)
-    return _parts(run, "pytest-evo", properties, built, None, max_cases)
+    return _pages(run, "pytest-evo", properties, built, None, max_cases)
 
 
 def leaderboard_report(run: RunReport) -> Parts:
@@ -132,12 +102,12 @@ def leaderboard_report(run: RunReport) -> Parts:
     namer = Namer()
     built = [_leader(run, one, namer) for one in standings(run)]
     properties = [("evo.schema", "1"), ("evo.run", run.id), ("evo.winner", run.winner)]
-    return _parts(run, "evo.leaderboard", properties, built, None)
+    return _pages(run, "evo.leaderboard", properties, built, None)
 
 
-def _named(case: Case, namer: Namer) -> _Case:
+def _named(case: Case, namer: Namer) -> JunitCase:
     classname, name = namer(case.id)
-    testcase = _Case(name, classname)
+    testcase = JunitCase(name, classname)
     testcase.file = short_id(case.file or case.id.partition("::")[0])
     testcase.time = 0.0
     return testcase
@@ -149,10 +119,10 @@ def _testcase(
     namer: Namer,
     start: Mapping[CaseId, float],
     mode: Mode,
-) -> _Case:
+) -> JunitCase:
     testcase = _named(result.case, namer)
     testcase.time = result.seconds / max(1, result.runs)
-    _add_properties(testcase, _case_properties(result, start))
+    add_properties(testcase, _case_properties(result, start))
     shown = result.shown
     if shown is None or (result.outcome is Outcome.PASSED and not result.violation):
         return testcase
@@ -167,7 +137,7 @@ def _testcase(
         text = verdict.text
         verdict = Skipped(one_line(f"failed: {verdict.message}", MAX_MESSAGE), "evo")
         verdict.text = text
-    _append(testcase, verdict)
+    append(testcase, verdict)
     if result.outcome is not Outcome.SKIPPED:
         _add_output(testcase, detail)
     return testcase
@@ -198,13 +168,13 @@ def _verdict(result: CaseResult, detail: Detail) -> Any:
     return verdict
 
 
-def _add_output(testcase: _Case, detail: Detail) -> None:
+def _add_output(testcase: JunitCase, detail: Detail) -> None:
     # pytest's later phases repeat the sections of the earlier ones
     sections = dict.fromkeys(s for phase in detail.phases for s in phase.sections)
     for element, word in ((SystemOut, "stdout"), (SystemErr, "stderr")):
         texts = [text for title, text in sections if word in title and text.strip()]
         if texts:
-            _append(testcase, element(clean("\n".join(texts), MAX_OUTPUT)))
+            append(testcase, element(clean("\n".join(texts), MAX_OUTPUT)))
 
 
 def _case_properties(
@@ -269,7 +239,7 @@ def _judged(one: Standing) -> str:
     return "undecided" if gain > 0 else "worse"
 
 
-def _leader(run: RunReport, one: Standing, namer: Namer) -> _Case:
+def _leader(run: RunReport, one: Standing, namer: Namer) -> JunitCase:
     record = one.record
     words = [record.id]
     if one.val is not None:
@@ -283,97 +253,31 @@ def _leader(run: RunReport, one: Standing, namer: Namer) -> _Case:
     if record.id == run.winner:
         words.append("winner")
     classname, name = namer.unique("evo.leaderboard", " ".join(words), record.id)
-    testcase = _Case(name, classname)
+    testcase = JunitCase(name, classname)
     testcase.time = one.seconds
     properties = [("evo.candidate", record.id), ("evo.status", record.status.value)]
     if record.parent:
         properties.append(("evo.parent", record.parent))
     properties.append(("evo.rollouts", str(one.rollouts)))
-    _add_properties(testcase, [*properties, *_means(one)])
+    add_properties(testcase, [*properties, *_means(one)])
     if record.status not in (Status.START, Status.ACCEPTED):
         reason = reason_of(run, record) or record.status.value
         message = one_line(f"{record.status.value}: {reason}", MAX_MESSAGE)
-        _append(testcase, Skipped(message, "evo"))
+        append(testcase, Skipped(message, "evo"))
     return testcase
-
-
-def _add_properties(testcase: _Case, pairs: Iterable[tuple[str, str]]) -> None:
-    properties = _container(Properties)
-    for name, value in pairs:
-        properties.add_property(Property(one_line(name, 100), one_line(value, 1_000)))
-    _append(testcase, properties)
-
-
-# junitparser has types, but not on its containers and not on append
-
-
-def _container(kind: Any, *arguments: str) -> Any:
-    return kind(*arguments)
-
-
-def _append(parent: Any, child: Any) -> None:
-    parent.append(child)
 
 
 def _number(value: float) -> str:
     return f"{value:.6f}" if math.isfinite(value) else "0.000000"
 
 
-def timestamp(created: str) -> str:
-    """ISO 8601 to the second with an offset; the epoch where there is no time."""
-    try:
-        moment = datetime.fromisoformat(created)
-    except ValueError:
-        moment = datetime.fromtimestamp(0, UTC)
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return moment.isoformat(timespec="seconds")
-
-
-def _parts(
+def _pages(
     run: RunReport,
     name: str,
     properties: Sequence[tuple[str, str]],
-    testcases: Sequence[_Case],
+    testcases: Sequence[JunitCase],
     suite_id: str | None,
     max_cases: int = MAX_CASES,
 ) -> Parts:
-    chunks = [
-        testcases[first : first + max_cases]
-        for first in range(0, len(testcases), max_cases)
-    ] or [[]]
-    pages: list[bytes] = []
-    while chunks:
-        chunk = chunks.pop(0)
-        title = name if not pages else f"{name}.part{len(pages) + 1}"
-        page = _page(run, title, properties, chunk, suite_id)
-        if len(page) > MAX_BYTES and len(chunk) > 1:
-            half = len(chunk) // 2
-            chunks[:0] = [chunk[:half], chunk[half:]]
-        else:
-            pages.append(page)
-    return tuple(pages)
-
-
-def _page(
-    run: RunReport,
-    name: str,
-    properties: Sequence[tuple[str, str]],
-    testcases: Sequence[_Case],
-    suite_id: str | None,
-) -> bytes:
-    suite = _container(_Suite, name)
-    if suite_id is not None:
-        suite.id = short_id(suite_id)
-    suite.timestamp = timestamp(run.created)
-    suite.file = short_id(run.artifact)
-    for key, value in properties:
-        suite.add_property(one_line(key, 100), one_line(value, 1_000))
-    suite.add_testcases(testcases)
-    root = _container(_Root, name)
-    root.timestamp = suite.timestamp
-    root.append(suite)
-    root.update_statistics()
-    target = io.BytesIO()
-    root.write(target)
-    return target.getvalue()
+    heading = Heading(name, run.created, run.artifact, properties, suite_id)
+    return pages(heading, testcases, max_cases)

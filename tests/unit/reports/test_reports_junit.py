@@ -27,11 +27,11 @@ from pytest_evo.models import Phase
 from pytest_evo.models import Purpose
 from pytest_evo.models import Split
 from pytest_evo.models import Status
-from pytest_evo.reports import junit
+from pytest_evo.reports import junit_xml
 from pytest_evo.reports.junit import candidate_report
 from pytest_evo.reports.junit import leaderboard_report
-from pytest_evo.reports.junit import timestamp
 from pytest_evo.reports.junit import winner_report
+from pytest_evo.reports.junit_xml import timestamp
 
 ANY_TEXT = st.text(st.characters(codec=None, categories=None))
 
@@ -310,7 +310,7 @@ def test_big_reports_come_in_parts(limit, monkeypatch):
         cases=cases, rollouts={"c0001": [rollout("c0001", c) for c in cases]}
     )
     if limit == "MAX_BYTES":
-        monkeypatch.setattr(junit, limit, 15_000)
+        monkeypatch.setattr(junit_xml, limit, 15_000)
         parts = candidate_report(run, "c0001")
         assert max(map(len, parts)) <= 15_000
     else:
