@@ -196,15 +196,11 @@ class Evidence:
 
     # -- who counts ----------------------------------------------------------------
 
-    def quarantined(self, case: GateCase) -> bool:
-        """Whether the case is on the list and its entry has not expired."""
-        entry = case.quarantine
-        return entry is not None and self.policy.today <= entry.expires
-
     @cached_property
     def order(self) -> tuple[CaseEvidence, ...]:
-        """All cases in the order of the plan: shuffled by the seed."""
-        return tuple(self.by_id[id_] for id_ in plan_order(self.by_id, self.policy))
+        """All cases in the order of the plan."""
+        cases = plan_order([e.case for e in self.by_id.values()], self.policy)
+        return tuple(self.by_id[case.id] for case in cases)
 
     @cached_property
     def saving_off(self) -> str:
@@ -226,9 +222,9 @@ class Evidence:
         return tuple(
             e
             for e in self.order
-            if not e.case.added
-            and not self.quarantined(e.case)
+            if counts(e.case, self.policy)
             and not e.not_compared
+            and not (self.policy.accept_removed and e.gone)
             and (e.case.reached or e.all or self.saving_off)
         )
 
@@ -376,8 +372,21 @@ class Evidence:
         return (lost + bare) / len(self.counted) if self.counted else 0.0
 
 
-def plan_order(cases: Iterable[CaseId], policy: GatePolicy) -> list[CaseId]:
-    """Case ids shuffled by the seed, whatever order they come in."""
-    ids = sorted(cases)
-    Random(f"{policy.seed}:gate:order").shuffle(ids)
-    return ids
+def is_quarantined(case: GateCase, policy: GatePolicy) -> bool:
+    """Whether the case is on the list and its entry has not expired."""
+    entry = case.quarantine
+    return entry is not None and policy.today <= entry.expires
+
+
+def counts(case: GateCase, policy: GatePolicy) -> bool:
+    """Whether a case can count at all, however it comes out."""
+    return not case.added and not is_quarantined(case, policy)
+
+
+def plan_order(cases: Iterable[GateCase], policy: GatePolicy) -> list[GateCase]:
+    """Cases shuffled by the seed: spot checks, then the reached, then the unreached."""
+    shuffled = sorted(cases, key=lambda case: case.id)
+    Random(f"{policy.seed}:gate:order").shuffle(shuffled)
+    unreached = [case for case in shuffled if not case.reached]
+    spots, rest = unreached[: policy.spot_checks], unreached[policy.spot_checks :]
+    return [*spots, *(case for case in shuffled if case.reached), *rest]

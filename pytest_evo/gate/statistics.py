@@ -203,23 +203,30 @@ def bootstrap_ratio(
     return ratios[cut], ratios[-1 - cut]
 
 
-def wealth(differences: Iterable[float]) -> list[float]:
-    """What a bettor against "no case is worse" owns after each difference in [-1, 1].
+class Bettor:
+    """Bets against "no case is worse", one difference in [-1, 1] after the other.
 
     He stakes a fixed share of his money on every next difference being negative, and
     does so nine times side by side, with a tenth to nine tenths. If differences are at
-    least 0 in expectation, whatever came before, he reaches 1 / alpha with a chance of
-    at most alpha, however often one looks (Ville's inequality).
+    least 0 in expectation, whatever came before, ``wealth`` reaches 1 / alpha with a
+    chance of at most alpha, however often one looks (Ville's inequality).
     """
-    purses = [1.0 / len(_BETS)] * len(_BETS)
-    owned = []
-    for difference in differences:
-        purses = [
+
+    def __init__(self) -> None:
+        self._purses = [1.0 / len(_BETS)] * len(_BETS)
+
+    @property
+    def wealth(self) -> float:
+        """What he owns; he began with 1."""
+        return fsum(self._purses)
+
+    def see(self, difference: float) -> float:
+        """Settle the bets on one difference; what he owns then."""
+        self._purses = [
             purse * (1 - bet * difference)
-            for purse, bet in zip(purses, _BETS, strict=True)
+            for purse, bet in zip(self._purses, _BETS, strict=True)
         ]
-        owned.append(fsum(purses))
-    return owned
+        return self.wealth
 
 
 # -- several at once ---------------------------------------------------------------

@@ -125,16 +125,14 @@ class GatePolicy:
         confidence: of the intervals that are shown and that ``margin`` is held against.
         max_error_rate: share of cases that infrastructure may take away.
         flip_drop: a fall of one score that counts as a flip though both passed.
-        tolerance: share of the weight that may flip for certain; must-pass cases have
-            none.
         rollouts: budget; None is twice the cases and an allowance to confirm.
         tokens: budget; None is no limit. Nothing new starts once it is spent.
         usd: budget, likewise.
         confirm: fresh rollouts of either arm per suspected case, by round.
         more_rounds: further whole rounds over the noisy cases, at most.
         retries: further attempts of a rollout that infrastructure took away.
-        named: a candidate that is plainly broken is stopped once as many worse cases
-            can be named.
+        named: what is plain (a broken head, an outage) stops the gate once as many
+            cases can be named for it.
         spot_checks: how many unreached cases are run all the same.
     """
 
@@ -147,7 +145,6 @@ class GatePolicy:
     limits: tuple[Limit, ...] = ()
     accept_removed: bool = False
     flip_drop: float = 0.5
-    tolerance: float = 0.0
     rollouts: int | None = None
     tokens: int | None = None
     usd: float | None = None

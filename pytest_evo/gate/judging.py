@@ -1,0 +1,280 @@
+"""The tests of the gate: what may be said of the cases one by one and together.
+
+The policy's ``alpha`` is shared out among four looks at noisy cases, so that their
+union keeps it: the early stop, the mean of unselected rollouts, the suspects together,
+and the suspects one by one. Deterministic cases need no share: they cannot flip by
+chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from dataclasses import replace
+from math import fsum
+from random import Random
+
+from pytest_evo.gate import statistics
+from pytest_evo.gate.evidence import CaseEvidence
+from pytest_evo.gate.evidence import Evidence
+from pytest_evo.gate.evidence import Pair
+from pytest_evo.gate.values import Arm
+from pytest_evo.gate.values import Effect
+from pytest_evo.gate.values import GatePolicy
+from pytest_evo.gate.values import Scope
+from pytest_evo.gate.values import Stage
+from pytest_evo.models import CaseId
+from pytest_evo.models import EPSILON
+
+SHARE_PLAIN = 0.10
+SHARE_MEAN = 0.20
+SHARE_SUSPECTS = 0.35
+SHARE_CASES = 0.35
+_UNSELECTED = (Stage.FIRST, Stage.MORE)
+
+
+def rng(policy: GatePolicy, purpose: str) -> Random:
+    """A generator of its own for one test, so that tests do not disturb each other."""
+    return Random(f"{policy.seed}:gate:{purpose}")
+
+
+def look_share(rounds: int) -> float:
+    """The part of a share that the look after this many rounds may spend.
+
+    1/2, 1/6, 1/12, ... add up to 1, so going on until something shows costs nothing.
+    """
+    return 1 / (rounds * (rounds + 1))
+
+
+# -- the early stop ----------------------------------------------------------------
+
+
+def plainly_broken(evidence: Evidence) -> bool:
+    """Whether betting over the first pairs, in plan order, ever reached its goal."""
+    heaviest = max((e.case.weight for e in evidence.order), default=0.0)
+    if heaviest <= 0:
+        return False
+    bettor = statistics.Bettor()
+    goal = plain_goal(evidence.policy)
+    return any(
+        bettor.see(e.first.difference * e.case.weight / heaviest) >= goal
+        for e in evidence.measured
+        if e.first
+    )
+
+
+def plain_goal(policy: GatePolicy) -> float:
+    """The wealth at which a head is plainly broken."""
+    return 1 / (policy.alpha * SHARE_PLAIN)
+
+
+# -- suspects ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SuspectTest:
+    """Fresh rollouts of the suspects: together, and each by itself."""
+
+    p: float = 1.0
+    loss: float = 0.0  # of the suspects, as a share of the weight of all cases
+    mean: float = 0.0  # head minus base over the suspects
+    by_case: tuple[tuple[CaseId, float, float], ...] = ()  # p, p after Holm
+    together: bool = True  # False: stored counts cannot carry the test together
+
+
+def judge_suspects(evidence: Evidence) -> SuspectTest:
+    """Test the suspects on their confirmations.
+
+    Together: a stratified exchange test for each round, joined by the inverse normal;
+    the second round looks only at who was still worse after the first. The weights are
+    the planned sizes. One by one: both rounds pooled, Holm over all suspects. A case
+    that left after the first round has p = 1, which can only lose power.
+    """
+    suspects = evidence.suspects
+    if not suspects:
+        return SuspectTest()
+    policy = evidence.policy
+    rounds = {e.case.id: evidence.confirmations(e) for e in suspects}
+    stored = [e.case.id for e in suspects if not e.seen(Arm.BASE, Stage.CONFIRMATION)]
+    ones: list[float] = []
+    for e in suspects:
+        first, second = rounds[e.case.id]
+        if not second:
+            ones.append(1.0)
+        else:
+            stratum = _stratum(e, [*first, *second])
+            ones.append(
+                statistics.exchange_p([stratum], rng(policy, f"case:{e.case.id}"))
+            )
+    # Stored counts took part in the suspicion; Holm over all cases pays for that.
+    family = len(evidence.noisy) if stored else len(suspects)
+    adjusted = statistics.holm(ones, family)
+    by_case = tuple(
+        (e.case.id, p, q) for e, p, q in zip(suspects, ones, adjusted, strict=True)
+    )
+    if stored:
+        return SuspectTest(by_case=by_case, together=False)
+    parts = [
+        statistics.exchange_p(
+            [_stratum(e, rounds[e.case.id][index]) for e in suspects],
+            rng(policy, f"round:{index}"),
+        )
+        for index in (0, 1)
+    ]
+    p = statistics.combine(
+        [(p, size**0.5) for p, size in zip(parts, policy.confirm, strict=True)]
+    )
+    losses = [(e.case.weight, _mean_difference(rounds[e.case.id])) for e in suspects]
+    weight = fsum(e.case.weight for e in evidence.measured)
+    return SuspectTest(
+        p=p,
+        loss=fsum(w * d for w, d in losses) / weight if weight else 0.0,
+        mean=fsum(d for _, d in losses) / len(losses),
+        by_case=by_case,
+    )
+
+
+def _stratum(evidence: CaseEvidence, pairs: Sequence[Pair]) -> statistics.Stratum:
+    heads = [pair.head.score for pair in pairs]
+    stored = evidence.case.stored
+    if stored is None or evidence.seen(Arm.BASE, Stage.CONFIRMATION):
+        return [pair.base.score for pair in pairs], heads
+    if abs(stored.mean * stored.n - stored.passes) <= EPSILON * stored.n:
+        return [1.0] * stored.passes + [0.0] * (stored.n - stored.passes), heads
+    return [stored.mean] * stored.n, heads
+
+
+def _mean_difference(rounds: tuple[list[Pair], list[Pair]]) -> float:
+    pairs = [*rounds[0], *rounds[1]]
+    return fsum(pair.difference for pair in pairs) / len(pairs) if pairs else 0.0
+
+
+# -- effects -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    """One case of an effect: its means over unselected rollouts."""
+
+    base: float
+    head: float
+    weight: float
+    exact: bool
+    rollouts: int
+
+
+def overall(evidence: Evidence) -> Effect | None:
+    """The effect over everything that counts; None where nothing was measured."""
+    points = [_point(evidence, e) for e in evidence.measured]
+    return _effect(evidence, Scope.OVERALL, "", points) if points else None
+
+
+def by_group(evidence: Evidence) -> list[Effect]:
+    """One effect for each group that is not everything."""
+    names = sorted({e.case.group for e in evidence.measured if e.case.group})
+    found = []
+    for name in names:
+        inside = [e for e in evidence.measured if e.case.group == name]
+        if len(inside) < len(evidence.measured):
+            points = [_point(evidence, e) for e in inside]
+            found.append(_effect(evidence, Scope.GROUP, name, points))
+    return found
+
+
+def by_metric(evidence: Evidence) -> list[Effect]:
+    """One effect for each named metric that both arms have."""
+    values: dict[str, list[_Point]] = {}
+    audit: set[str] = set()
+    for e in evidence.measured:
+        sides = [_metric_means(e, arm, audit) for arm in Arm]
+        for name in sides[0].keys() & sides[1].keys():
+            values.setdefault(name, []).append(
+                _Point(
+                    sides[0][name],
+                    sides[1][name],
+                    e.case.weight,
+                    e.case.id in evidence.exact_ids,
+                    len(e.pairs(*_UNSELECTED)),
+                )
+            )
+    return [
+        _effect(evidence, Scope.METRIC, name, values[name], counts=name not in audit)
+        for name in sorted(values)
+    ]
+
+
+def adjust(effects: Sequence[Effect]) -> list[Effect]:
+    """Groups and metrics after Holm; those that do not count keep their p."""
+    counting = [effect for effect in effects if effect.counts]
+    adjusted = iter(statistics.holm([effect.p for effect in counting]))
+    return [
+        replace(effect, p_adjusted=next(adjusted)) if effect.counts else effect
+        for effect in effects
+    ]
+
+
+def _point(evidence: Evidence, e: CaseEvidence) -> _Point:
+    pairs = e.pairs(*_UNSELECTED)
+    exact = e.case.id in evidence.exact_ids
+    return _Point(
+        fsum(pair.base.score for pair in pairs) / len(pairs),
+        fsum(pair.head.score for pair in pairs) / len(pairs),
+        e.case.weight,
+        exact,
+        len(pairs),
+    )
+
+
+def _metric_means(e: CaseEvidence, arm: Arm, audit: set[str]) -> dict[str, float]:
+    values: dict[str, list[float]] = {}
+    seen = [m for o in e.seen(arm, *_UNSELECTED) for m in o.metrics]
+    if arm is Arm.BASE and not seen and e.case.stored is not None:
+        seen = list(e.case.stored.metrics)
+    for metric in seen:
+        values.setdefault(metric.name, []).append(metric.value)
+        if metric.audit:
+            audit.add(metric.name)
+    return {name: fsum(found) / len(found) for name, found in values.items()}
+
+
+def _effect(
+    evidence: Evidence,
+    scope: Scope,
+    name: str,
+    points: Sequence[_Point],
+    *,
+    counts: bool = True,
+) -> Effect:
+    total = fsum(point.weight for point in points) or 1.0
+    noisy = [point for point in points if not point.exact]
+    exact = fsum(p.weight * (p.head - p.base) for p in points if p.exact) / total
+    share = fsum(point.weight for point in noisy) / total
+    low = high = 0.0
+    p = 1.0
+    if noisy and share > 0:
+        scale = len(noisy) / (share * total)
+        moves = [point.weight * scale * (point.head - point.base) for point in noisy]
+        repeats = fsum(point.rollouts for point in noisy) / len(noisy)
+        low, high = statistics.paired_interval(
+            moves, evidence.policy.confidence, repeats
+        )
+        p = statistics.sign_flip(moves, rng(evidence.policy, f"{scope}:{name}"))
+    if exact <= -evidence.policy.minimal_effect + EPSILON and exact < 0:
+        p = 0.0
+    base = fsum(point.weight * point.base for point in points) / total
+    head = fsum(point.weight * point.head for point in points) / total
+    return Effect(
+        scope=scope,
+        name=name,
+        cases=len(points),
+        base=base,
+        head=head,
+        difference=head - base,
+        low=exact + share * low,
+        high=exact + share * high,
+        p=p,
+        p_adjusted=p,
+        worse=sum(point.head < point.base - EPSILON for point in points),
+        better=sum(point.head > point.base + EPSILON for point in points),
+        counts=counts,
+    )

@@ -1,0 +1,55 @@
+"""What more rollouts or cases would do for an open verdict."""
+
+from __future__ import annotations
+
+from math import ceil
+from math import sqrt
+
+from pytest_evo.gate import judging
+from pytest_evo.gate import statistics
+from pytest_evo.gate.evidence import Evidence
+from pytest_evo.gate.values import Effect
+
+
+def could_settle(evidence: Evidence, effect: Effect, rounds: int) -> bool:
+    """Whether ``rounds`` further whole rounds can end in another verdict.
+
+    Means are taken to stay where they are and errors to shrink with the root of the
+    rollouts: then either the margin is kept or the drop becomes significant.
+    """
+    if rounds <= 0 or not evidence.noisy:
+        return False
+    have = evidence.rounds
+    grown = (have + rounds) / have
+    half = (effect.high - effect.low) / 2
+    if effect.difference - half / sqrt(grown) > -evidence.policy.margin:
+        return True
+    if effect.difference >= 0 or not 0 < effect.p < 1:
+        return False
+    level = evidence.policy.alpha * judging.SHARE_MEAN
+    needed = statistics.normal_quantile(1 - level * judging.look_share(have + rounds))
+    return statistics.normal_quantile(1 - effect.p) * sqrt(grown) >= needed
+
+
+def what_settles(evidence: Evidence, effect: Effect | None) -> str:
+    """One sentence for a report; empty where nothing was measured."""
+    if effect is None:
+        return ""
+    half = (effect.high - effect.low) / 2
+    room = effect.difference + evidence.policy.margin
+    if room <= 0:
+        return (
+            "the loss that was measured is larger than the margin: more rollouts will "
+            "tell it from chance"
+        )
+    grown = (half / room) ** 2
+    if grown <= 1:
+        return "a larger --budget-rollouts, so that suspected cases can be run again"
+    cases = len(evidence.noisy)
+    more = ceil((grown - 1) * evidence.rounds)
+    arms = 1 if all(e.case.stored is not None for e in evidence.noisy) else 2
+    return (
+        f"about {more} more runs of each of the {cases} noisy cases on either side "
+        f"({more * cases * arms} rollouts), or about {ceil((grown - 1) * cases)} more "
+        "cases"
+    )
