@@ -38,7 +38,7 @@ def prepare_child(
         deafened: of this configuration, where it was found out before a fork.
     """
     _restart_capturing(config)
-    _silence(config, deafened or Deafened.of(config))
+    _silence(config, deafened)
     _give_basetemp(config, basetemp)
     config.option.maxfail = 0
     config.option.usepdb = False
@@ -76,11 +76,16 @@ def _move_fault_handler(config: pytest.Config) -> None:
 
 
 class Deafened:
-    """The hook implementations that a child must not call."""
+    """The hook implementations that a child calls, where some must not be called."""
 
-    def __init__(self, found: Iterable[tuple[Any, object]]) -> None:
-        """Take pairs of a hook and a plugin that implements it."""
-        self._found = {(id(hook), id(plugin)): (hook, plugin) for hook, plugin in found}
+    def __init__(self, remaining: Iterable[tuple[Any, list[Any]]]) -> None:
+        """Take hooks with the implementations that stay."""
+        # the lists that they have now are kept too: freeing them would write to what
+        # they hold, and with it copy memory that is shared with the worker
+        self._remaining = [
+            (hook, hook._hookimpls, len(hook._hookimpls), kept)
+            for hook, kept in remaining
+        ]
 
     @classmethod
     def of(cls, config: pytest.Config) -> Deafened:
@@ -94,28 +99,35 @@ class Deafened:
             or _package(plugin) in _RERUNNERS
         )
 
-        def concerns(hook: str, plugin: object) -> bool:
-            if id(plugin) in deaf:
-                return True
-            return hook in _REPORTING and not getattr(plugin, "hears_rollouts", False)
+        def hears(hook: str, plugin: object) -> bool:
+            wanted = hook not in _REPORTING or getattr(plugin, "hears_rollouts", False)
+            return wanted and id(plugin) not in deaf
 
-        hooks: Any = vars(config.hook)
-        return cls(
-            (hook, implementation.plugin)
-            for name, hook in hooks.items()
-            if isinstance(hook, pluggy.HookCaller)
-            for implementation in hook.get_hookimpls()
-            if concerns(name, implementation.plugin)
-        )
+        found = []
+        for name, hook in vars(config.hook).items():
+            if isinstance(hook, pluggy.HookCaller):
+                all_ = hook.get_hookimpls()
+                kept = [one for one in all_ if hears(name, one.plugin)]
+                if len(kept) < len(all_):
+                    found.append((hook, kept))
+        return cls(found)
 
-    def apply(self) -> None:
-        """Take them off; the plugins' fixtures and names stay."""
-        for hook, plugin in self._found.values():
-            hook._remove_plugin(plugin)
+    def apply(self) -> bool:
+        """Take the others off their hooks; the plugins' fixtures and names stay.
+
+        False, and nothing is done, where plugins have come or gone since.
+        """
+        for hook, all_, count, _ in self._remaining:
+            if hook._hookimpls is not all_ or len(all_) != count:
+                return False
+        for hook, _, _, kept in self._remaining:
+            hook._hookimpls = kept
+        return True
 
 
-def _silence(config: pytest.Config, deafened: Deafened) -> None:
-    deafened.apply()
+def _silence(config: pytest.Config, deafened: Deafened | None) -> None:
+    if deafened is None or not deafened.apply():
+        Deafened.of(config).apply()
     reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None:
         # it stays findable, for --setup-show, live logging and the colours of diffs

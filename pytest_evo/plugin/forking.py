@@ -191,12 +191,14 @@ def _descriptor_of(pid: int) -> int:
 def settle(items: Collection[pytest.Item]) -> None:
     """Call once before forking: children then share what would cost each of them anew.
 
-    That is the memory of what is collected, and what Python looks up at the first
-    traceback: which module each file belongs to, and the lines of the tests.
+    That is the memory of what is collected, where importable folders really are, and
+    what Python looks up at the first traceback: which module each file belongs to, and
+    the lines of the tests.
     """
     for path in {item.path for item in items}:
         linecache.getlines(str(path))
     inspect.getmodule(settle.__code__)  # fills a table of all modules
+    mount.settle()
     gc.collect()
     gc.freeze()
 

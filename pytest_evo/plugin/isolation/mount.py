@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import importlib
 import linecache
 import os
 import stat
@@ -178,8 +177,31 @@ def enter(
         raise MountRefused(
             f"the candidate lacks the working directory {where}"
         ) from error
-    importlib.invalidate_caches()
-    linecache.clearcache()
+    _forget_listings(top)
+
+
+def settle() -> None:
+    """Look up what every child would look up again; for the process that forks."""
+    for name in (*sys.path_importer_cache, *linecache.cache):
+        _real(name)
+
+
+@cache
+def _real(path: str) -> str:
+    return os.path.realpath(path)
+
+
+def _forget_listings(top: str) -> None:
+    """Let imports and tracebacks look anew at what is below ``top``, and only there.
+
+    Forgetting everything would write to hundreds of pages shared with the worker.
+    """
+    for folder in list(sys.path_importer_cache):
+        if below(_real(folder), top) is not None:
+            del sys.path_importer_cache[folder]
+    for name in list(linecache.cache):
+        if below(_real(name), top) is not None:
+            del linecache.cache[name]
 
 
 def _working_directory() -> str:
