@@ -91,6 +91,18 @@ class Budget:
         )
         return self.limits.train_rollouts - spent
 
+    def tokens_left(self) -> int | None:
+        """Tokens that models may still use."""
+        if self.limits.tokens is None:
+            return None
+        return max(0, self.limits.tokens - self.tokens)
+
+    def usd_left(self) -> float | None:
+        """Money that models may still cost, as far as prices are known."""
+        if self.limits.usd is None:
+            return None
+        return max(0.0, self.limits.usd - self.usd)
+
     def ask(self) -> None:
         """Check time, tokens and money before anything new starts.
 

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Sequence
 
 from pytest_evo.background import in_daemon_thread
+from pytest_evo.chat import spent_on
 from pytest_evo.engine.budget import Budget
 from pytest_evo.engine.parts import Parts
 from pytest_evo.engine.parts import Plan
@@ -21,8 +22,10 @@ from pytest_evo.models import Candidate
 from pytest_evo.models import candidate_id
 from pytest_evo.models import CandidateId
 from pytest_evo.models import Case
+from pytest_evo.models import NO_USAGE
 from pytest_evo.models import Node
 from pytest_evo.models import Proposal
+from pytest_evo.models import Usage
 from pytest_evo.protocols import ProposalKey
 from pytest_evo.protocols import ProposalRequest
 
@@ -105,6 +108,7 @@ class Proposing:
         workshop = self._parts.workshop
         tree = base.candidate.tree
         request = self._request(key, base, nodes, batch, feedback)
+        answer: Proposal | str = ""
         try:
             answer = await self._stop.unless(self._answer(request))
             edit = workshop.close(key, tree, answer)
@@ -117,7 +121,13 @@ class Proposing:
         except ProposalRefused as refusal:
             workshop.discard(key)
             return ProposalMade(
-                self._number, step, attempt, base.candidate.id, None, str(refusal)
+                self._number,
+                step,
+                attempt,
+                base.candidate.id,
+                None,
+                str(refusal),
+                usage=spent_on(refusal) + _usage_of(answer),
             )
         except ProposerExhausted as end:
             workshop.discard(key)
@@ -129,6 +139,7 @@ class Proposing:
                 None,
                 str(end),
                 exhausted=True,
+                usage=spent_on(end),
             )
         except BaseException:
             workshop.discard(key)
@@ -196,3 +207,8 @@ class Proposing:
             if node.candidate.tree == tree:
                 return node.candidate.id
         return self._snapshot.seen(tree)
+
+
+def _usage_of(answer: Proposal | str) -> Usage:
+    """What an answer cost, also one that is refused."""
+    return answer.usage if isinstance(answer, Proposal) else NO_USAGE
