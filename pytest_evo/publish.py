@@ -136,25 +136,25 @@ def publish(
     chosen = set(chosen_candidates(run))
     files: list[Path] = []
     with _explained(reports_dir, run_path):
-        _make_reports_dir(reports_dir)
+        make_reports_dir(reports_dir)
         for record in run.candidates:
             if not run.rollouts.get(record.id):
                 continue
             parts = candidate_report(run, record.id, mode)
             own = run_path / "candidates" / file_name(record.id)
-            _write_parts(own / "junit.xml", parts)
+            write_parts(own / "junit.xml", parts)
             if record.id in chosen:
                 name = f"TEST-{file_name(record.id)}.xml"
-                files += _write_parts(reports_dir / "candidates" / name, parts)
-        files += _write_parts(reports_dir / "junit.xml", winner_report(run))
-        files += _write_parts(reports_dir / "leaderboard.xml", leaderboard_report(run))
+                files += write_parts(reports_dir / "candidates" / name, parts)
+        files += write_parts(reports_dir / "junit.xml", winner_report(run))
+        files += write_parts(reports_dir / "leaderboard.xml", leaderboard_report(run))
         for name, text in (
             ("summary.md", summary_markdown(run)),
             ("metrics.txt", metrics_text(run)),
         ):
             files.append(reports_dir / name)
-            _write(files[-1], text.encode("utf-8", "replace"))
-        _remove_stale(reports_dir, files)
+            write_report(files[-1], text.encode("utf-8", "replace"))
+        remove_stale(reports_dir, files)
     return Published(run, tuple(files))
 
 
@@ -207,23 +207,25 @@ def _explained(reports_dir: Path, run_path: Path) -> Iterator[None]:
         ) from error
 
 
-def _make_reports_dir(reports_dir: Path) -> None:
+def make_reports_dir(reports_dir: Path) -> None:
+    """Make the directory for CI; git is told to leave it alone."""
     if not reports_dir.exists():
         reports_dir.mkdir(parents=True)
         (reports_dir / ".gitignore").write_text("*\n", encoding="utf-8")
     (reports_dir / "candidates").mkdir(exist_ok=True)
 
 
-def _write_parts(path: Path, parts: Parts) -> list[Path]:
+def write_parts(path: Path, parts: Parts) -> list[Path]:
+    """Write a report that may come in parts; returns the files."""
     written = []
     for number, part in enumerate(parts, start=1):
         tail = "" if number == 1 else f"-part{number}"
         written.append(path.with_name(f"{path.stem}{tail}{path.suffix}"))
-        _write(written[-1], part)
+        write_report(written[-1], part)
     return written
 
 
-def _write(path: Path, data: bytes) -> None:
+def write_report(path: Path, data: bytes) -> None:
     """Replace a file at once, because CI may collect it at any moment."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -236,7 +238,7 @@ def _write(path: Path, data: bytes) -> None:
         raise
 
 
-def _remove_stale(reports_dir: Path, files: Iterable[Path]) -> None:
+def remove_stale(reports_dir: Path, files: Iterable[Path]) -> None:
     """Remove reports of earlier runs; nothing that is not named like one."""
     keep = set(files)
     for folder in (reports_dir, reports_dir / "candidates"):

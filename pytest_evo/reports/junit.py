@@ -139,7 +139,7 @@ def _testcase(
         verdict.text = text
     append(testcase, verdict)
     if result.outcome is not Outcome.SKIPPED:
-        _add_output(testcase, detail)
+        add_output(testcase, detail)
     return testcase
 
 
@@ -168,7 +168,8 @@ def _verdict(result: CaseResult, detail: Detail) -> Any:
     return verdict
 
 
-def _add_output(testcase: JunitCase, detail: Detail) -> None:
+def add_output(testcase: JunitCase, detail: Detail) -> None:
+    """Give a testcase what its rollout printed."""
     # pytest's later phases repeat the sections of the earlier ones
     sections = dict.fromkeys(s for phase in detail.phases for s in phase.sections)
     for element, word in ((SystemOut, "stdout"), (SystemErr, "stderr")):

@@ -26,7 +26,9 @@ def metrics_text(run: RunReport) -> str:
         known = [(labels, value) for labels, value in samples if math.isfinite(value)]
         if known:
             lines += [f"# TYPE {name} gauge", f"# HELP {name} {about}"]
-            lines += [f"{name}{_labels(labels)} {value:.6f}" for labels, value in known]
+            lines += [
+                f"{name}{labels_text(labels)} {value:.6f}" for labels, value in known
+            ]
     return "\n".join([*lines, "# EOF"]) + "\n"
 
 
@@ -85,7 +87,8 @@ def _candidates(run: RunReport) -> Iterator[Sample]:
         yield {"status": status.value}, float(count)
 
 
-def _labels(labels: dict[str, str]) -> str:
+def labels_text(labels: dict[str, str]) -> str:
+    """Labels as they stand behind a name, escaped."""
     if not labels:
         return ""
     pairs = (f'{name}="{_escaped(value)}"' for name, value in labels.items())

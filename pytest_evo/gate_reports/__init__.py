@@ -1,0 +1,1 @@
+"""What people and CI see of a gate; nothing here prints or decides."""

@@ -1,0 +1,1 @@
+"""``--evo-gate`` and ``--evo-baseline-update``: two versions measured side by side."""

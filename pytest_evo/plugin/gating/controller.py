@@ -1,0 +1,90 @@
+"""What ``--evo-gate`` does in the controller: checks, a session, the verdict."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+from pytest_evo.gate_reports.console import verdict_lines
+from pytest_evo.gate_reports.publish import publish_gate
+from pytest_evo.plugin.controller import open_session
+from pytest_evo.plugin.controller import worker_input
+from pytest_evo.plugin.evolving import ExitCode
+from pytest_evo.plugin.gating.session import Gating
+from pytest_evo.plugin.gating.task import make_gate_task
+from pytest_evo.plugin.isolation.reach import recorder
+from pytest_evo.plugin.pools.base import Pool
+from pytest_evo.plugin.terminal import make_display
+from pytest_evo.reports.console import Line
+
+_MARKUP = {"dim": "light"}  # what pytest's terminal writer calls it
+
+
+class GateController:
+    """Registered where the gate was asked for and this is not a worker.
+
+    Raises:
+        UsageProblem: from construction on, whatever a person has to change.
+    """
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        with recorder().paused():  # with -n 0 this process collects too
+            self._task = make_gate_task(config)
+        self._gating: Gating | None = None
+        self._stopped_early = False
+        self._lines: list[Line] = []
+        self._commands: tuple[str, ...] = ()
+        self._session = open_session(
+            config,
+            worker_input(config, self._task.settings, self._task.schema),
+            self._run,
+            self._soft_stop,
+        )
+
+    def _run(self, pool: Pool) -> int:
+        reporter = self._config.pluginmanager.get_plugin("terminalreporter")
+        display = make_display(reporter, quiet=self._config.option.verbose < 0)
+        base = self._task.base
+        assert base is not None
+        gating = self._gating = Gating(self._task, base, display)
+        if self._stopped_early:
+            gating.interrupt()
+        try:
+            record = gating.run(pool)
+        finally:
+            display.close()
+        decision = record.decision()
+        done = publish_gate(
+            decision,
+            record,
+            self._config.rootpath / self._task.settings.reports,
+            details=gating.measured.failed,
+        )
+        self._lines = verdict_lines(decision, record)
+        self._commands = done.commands
+        if gating.interrupted:
+            return int(ExitCode.INTERRUPTED)
+        return int(decision.exit_code)
+
+    def _soft_stop(self) -> None:
+        self._stopped_early = True
+        if self._gating is not None:
+            self._gating.interrupt()
+        sys.stderr.write(
+            "\nevo: stopping when what runs has finished; Ctrl-C again to stop now\n"
+        )
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """Show the verdict, the cases and what to do next."""
+        if not self._lines:
+            return
+        terminalreporter.section("pytest-evo")
+        for line in self._lines:
+            style = _MARKUP.get(line.style, line.style)
+            terminalreporter.write_line(line.text, **({style: True} if style else {}))
+        for command in self._commands:
+            terminalreporter.write_line(command)
