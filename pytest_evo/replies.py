@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 from typing import Generic
 from typing import TypeVar
 
@@ -20,15 +21,28 @@ from pytest_evo.chat import ChatRequest
 from pytest_evo.chat import Finish
 from pytest_evo.chat import Message
 from pytest_evo.chat import Speaker
-from pytest_evo.errors import ModelFailed
-from pytest_evo.errors import ModelProblem
+from pytest_evo.errors import ContextOverflow
+from pytest_evo.errors import EvoError
 from pytest_evo.hostile import one_line
+from pytest_evo.models import Json
 from pytest_evo.models import NO_USAGE
 from pytest_evo.models import Usage
 from pytest_evo.protocols import ChatModel
 
 T = TypeVar("T", bound=BaseModel)
 _FENCE = re.compile(r"```(?:json)?[ \t]*\n(.*?)\n?```", re.DOTALL)
+_LIMITS = frozenset(
+    (
+        "default",
+        "maximum",
+        "maxItems",
+        "maxLength",
+        "minimum",
+        "minItems",
+        "minLength",
+        "title",
+    )
+)
 _MOST_ERRORS = 8
 _MOST_STARTS = 50  # places of a reply that are tried as the start of an object
 
@@ -37,13 +51,15 @@ _MOST_STARTS = 50  # places of a reply that are tried as the start of an object
 class Structured(Generic[T]):
     """A reply as a value, or why there is none; what it cost in both cases.
 
-    ``messages`` are the whole exchange, the reply included, to go on from.
+    ``messages`` are the whole exchange, the reply included, to go on from;
+    ``too_long`` says that the model's context is too small for the request.
     """
 
     value: T | None
     usage: Usage
     problem: str = ""
     messages: tuple[Message, ...] = ()
+    too_long: bool = False
 
 
 def ask_structured(
@@ -55,18 +71,24 @@ def ask_structured(
 ) -> Structured[T]:
     """Ask for a reply of one kind; blocks, and repairs a malformed reply once.
 
-    A model that fails is a problem of the reply, not an exception: what was spent
-    before is not lost.
+    A model that fails, or that a budget does not pay any more, is a problem of the
+    reply and not an exception: what was spent before is not lost.
     """
     usage = NO_USAGE
     problem = ""
-    schema = kind.model_json_schema()
+    schema = schema_of(kind)
     for _ in range(2):
         request = ChatRequest(messages, schema=schema, max_tokens=max_tokens)
         try:
             reply = model.ask(request)
-        except (ModelFailed, ModelProblem) as error:
-            return Structured(None, usage, f"{model.name}: {error}", messages)
+        except EvoError as error:
+            return Structured(
+                None,
+                usage,
+                f"{model.name}: {error}",
+                messages,
+                too_long=isinstance(error, ContextOverflow),
+            )
         usage += reply.usage
         problem = unusable(reply)
         if problem:
@@ -84,6 +106,29 @@ def ask_structured(
         None, usage, f"{model.name}: no usable reply, also not when asked again: "
         f"{one_line(problem, 300)}", messages
     )  # fmt: skip
+
+
+def schema_of(kind: type[BaseModel]) -> dict[str, Json]:
+    """The JSON schema of a reply: its shape, without what not every provider knows.
+
+    Limits of numbers and lengths are checked when the reply is read.
+    """
+    schema: dict[str, Json] = _shape(kind.model_json_schema())
+    return schema
+
+
+def _shape(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_shape(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        name: {field: _shape(one) for field, one in part.items()}
+        if name in ("properties", "$defs")
+        else _shape(part)
+        for name, part in schema.items()
+        if name not in _LIMITS
+    }
 
 
 def unusable(reply: ChatReply) -> str:

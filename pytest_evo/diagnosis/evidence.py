@@ -107,8 +107,14 @@ def gather(
             would show a proposer what it is measured by.
     """
     _check_train_only(nodes, cases)
-    sources = sources or Sources()
-    shown = _on_these(attempts, {case.id for case in cases})
+    batch = {case.id for case in cases}
+    return collect(nodes, _on_these(attempts, batch), sources or Sources())
+
+
+def collect(
+    nodes: Sequence[Node], attempts: Sequence[Attempt], sources: Sources
+) -> Evidence:
+    """As :func:`gather`, for nodes that hold nothing but train rollouts."""
     return Evidence(
         nodes=tuple(_told(node, sources.redact) for node in nodes),
         histories=score_history(nodes),
@@ -118,7 +124,7 @@ def gather(
         traces=make_traces(nodes, sources.detail, sources.redact, sources.traces),
         attempts=tuple(
             replace(one, changelog=redacted(one.changelog, sources.redact))
-            for one in shown
+            for one in attempts
         ),
     )
 

@@ -7,15 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 from pydantic import ConfigDict
+from pydantic import Field
 
 from pytest_evo.chat import ChatReply
 from pytest_evo.chat import Finish
 from pytest_evo.chat import Message
 from pytest_evo.chat import Speaker
+from pytest_evo.errors import ContextOverflow
 from pytest_evo.errors import ModelFailed
 from pytest_evo.models import Usage
 from pytest_evo.replies import ask_structured
 from pytest_evo.replies import parse_reply
+from pytest_evo.replies import schema_of
 from pytest_evo.testing.models import ScriptedModel
 
 USAGE = Usage(calls=1, input_tokens=10, output_tokens=5)
@@ -122,3 +125,24 @@ def test_failure_after_a_first_reply_keeps_what_was_spent() -> None:
     assert got.value is None
     assert "503 three times" in got.problem
     assert got.usage == USAGE
+
+
+class Deep(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    title: str = Field(min_length=1, max_length=10)
+    points: list[Point] = Field(max_length=3)
+    share: float = Field(ge=0, le=1)
+
+
+def test_schema_is_the_shape_without_limits_and_keeps_fields_of_their_names() -> None:
+    schema = schema_of(Deep)
+    assert schema["properties"]["title"] == {"type": "string"}
+    assert schema["properties"]["share"] == {"type": "number"}
+    assert schema["properties"]["points"]["items"] == {"$ref": "#/$defs/Point"}
+    assert schema["$defs"]["Point"]["additionalProperties"] is False
+    assert schema["required"] == ["title", "points", "share"]
+
+
+def test_request_that_is_too_long_says_so() -> None:
+    got = ask_structured(scripted(ContextOverflow("8k")), ASKED, Point)
+    assert (got.value, got.too_long) == (None, True)

@@ -1,0 +1,109 @@
+"""Diagnosis of each failing case by itself, along the chain (arXiv 2609.35855)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from pytest_evo.diagnosis.asking import Answer
+from pytest_evo.diagnosis.asking import Asker
+from pytest_evo.diagnosis.asking import in_order
+from pytest_evo.diagnosis.asking import Question
+from pytest_evo.diagnosis.briefing import Archive
+from pytest_evo.diagnosis.briefing import Briefing
+from pytest_evo.diagnosis.quality import faults_of
+from pytest_evo.diagnosis.readings import CaseReading
+from pytest_evo.diagnosis.rendering import cell
+from pytest_evo.diagnosis.templates import Prompts
+from pytest_evo.models import CaseId
+from pytest_evo.models import Diagnosis
+from pytest_evo.models import NO_USAGE
+from pytest_evo.models import Node
+from pytest_evo.protocols import ChatModel
+from pytest_evo.protocols import Diagnosed
+from pytest_evo.replies import schema_of
+
+SYSTEM, CASE, AGAIN = "mara-system.md", "mara-case.md", "again.md"
+VARIABLES = {
+    SYSTEM: frozenset({"objective", "declared", "schema"}),
+    CASE: frozenset({"chain", "case", "node", "earlier", "files", "traces"}),
+    AGAIN: frozenset({"faults"}),
+}
+
+
+class CaseByCase:
+    """Reads every failing case of the newest node, all at the same time.
+
+    Args:
+        model: that is asked, once or twice a case.
+        archive: the candidates' files.
+        objective: what the artifact is for.
+        prompts: a directory with prompts of one's own.
+
+    Raises:
+        SettingsProblem: a prompt is missing or malformed.
+    """
+
+    def __init__(
+        self,
+        model: ChatModel,
+        archive: Archive,
+        objective: str = "",
+        prompts: Path | None = None,
+    ) -> None:
+        self._asker = Asker(model)
+        self._archive = archive
+        self._prompts = Prompts(VARIABLES, prompts)
+        self._system = self._prompts.render(
+            SYSTEM,
+            objective=objective,
+            declared=archive.declared(),
+            schema=json.dumps(schema_of(CaseReading)),
+        )
+
+    async def diagnose(self, nodes: Sequence[Node]) -> Diagnosed:
+        """One diagnosis of each failing case, in the order the cases ran."""
+        briefing = Briefing.of(nodes, self._archive)
+        cases = briefing.failing()
+        answers = await in_order([partial(self._read, briefing, one) for one in cases])
+        found: list[Diagnosis] = []
+        problems: list[str] = []
+        for case, answer in zip(cases, answers, strict=True):
+            if answer.problem:
+                problems.append(f"{case}: {answer.problem}")
+            if answer.value is not None:
+                found.append(as_diagnosis(answer.value.diagnosis(case), answer.doubts))
+        usage = sum((answer.usage for answer in answers), NO_USAGE)
+        return Diagnosed(tuple(found), usage, tuple(problems))
+
+    async def _read(self, briefing: Briefing, case: CaseId) -> Answer[CaseReading]:
+        traces = briefing.traces([case])
+        ground = briefing.ground([case], traces)
+
+        def prompt(budget: int) -> tuple[str, str]:
+            return self._system, self._prompts.render(
+                CASE,
+                chain=briefing.chain_text(budget // 3),
+                case=cell(case),
+                node=briefing.node,
+                earlier=list(ground.earlier),
+                files=briefing.files_text([case], budget // 3),
+                traces=briefing.traces_text(traces, budget // 3),
+            )
+
+        return await self._asker.ask(
+            Question(
+                prompt=prompt,
+                kind=CaseReading,
+                faults=lambda one: faults_of(one.diagnosis(case), ground),
+                again=lambda faults: self._prompts.render(AGAIN, faults=list(faults)),
+            )
+        )
+
+
+def as_diagnosis(diagnosis: Diagnosis, doubts: Sequence[str]) -> Diagnosis:
+    """The diagnosis, weak where checks found it wrong twice."""
+    return replace(diagnosis, weak=bool(doubts), doubts=tuple(doubts))
