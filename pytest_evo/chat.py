@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,6 +10,7 @@ from enum import StrEnum
 from pytest_evo.errors import ContextOverflow
 from pytest_evo.errors import EvoError
 from pytest_evo.errors import ModelFailed
+from pytest_evo.errors import ModelProblem
 from pytest_evo.errors import ProposalRefused
 from pytest_evo.errors import ProposerExhausted
 from pytest_evo.models import Json
@@ -87,6 +89,16 @@ class ChatReply:
     usage: Usage = NO_USAGE
 
 
+def size_of(request: ChatRequest) -> int:
+    """About how many bytes a request has on its way; never fewer than its texts."""
+    texts = [message.text for message in request.messages]
+    texts += [c.arguments + c.name for m in request.messages for c in m.calls]
+    plain: list[Json] = [*texts, dict(request.schema) if request.schema else None]
+    plain += [[tool.name, tool.about, dict(tool.parameters)] for tool in request.tools]
+    frame = 60 * (len(request.messages) + len(request.tools)) + 200
+    return frame + len(json.dumps(plain, ensure_ascii=False).encode("utf-8", "replace"))
+
+
 # -- errors that cost something ------------------------------------------------------
 
 
@@ -112,6 +124,10 @@ class AnswerFailed(Costly, ModelFailed):
 
 class AnswerTooLong(Costly, ContextOverflow):
     """A request, or what it asks for, is longer than the model's context."""
+
+
+class AskedInVain(Costly, ModelProblem):
+    """The key, the model or the account does not do any more."""
 
 
 class ToolsRefused(Costly, ModelFailed):

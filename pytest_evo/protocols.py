@@ -122,6 +122,8 @@ class ProposalRequest:
     rng: Random
     knobs: tuple[KnobValue, ...]
     start: ScoreVector = field(default_factory=dict)  # train scores of the start
+    tokens_left: int | None = None  # of --budget-tokens, when this was asked
+    usd_left: float | None = None
     evidence: Evidence = field(default_factory=Evidence)  # as ``evidence/`` has it
 
 

@@ -33,6 +33,7 @@ from pytest_evo.engine.softstop import SoftStop
 from pytest_evo.engine.state import oldest_first
 from pytest_evo.engine.state import State
 from pytest_evo.errors import BudgetProblem
+from pytest_evo.errors import ModelFailed
 from pytest_evo.errors import WorkersLost
 from pytest_evo.events import AcceptanceDecided
 from pytest_evo.events import CandidateRecorded
@@ -150,6 +151,7 @@ class Loop:
             UsageProblem: the suite or the budget cannot make a run.
             Interrupted: a soft stop; the run can be resumed.
             WorkersLost: no worker is left; the run can be resumed.
+            ModelFailed: the model gave no answer any more; the run can be resumed.
         """
         self._stop_request.attach()
         self._replay()
@@ -160,7 +162,7 @@ class Loop:
             setup = self._settle_setup(announce)
             reason = await self._iterate(setup)
             await self._measure_final(setup)
-        except (Interrupted, WorkersLost) as why:
+        except (Interrupted, WorkersLost, ModelFailed) as why:
             if self.state.population:
                 self._append_stop(self._short(why), str(why), complete=False)
             raise
@@ -356,7 +358,9 @@ class Loop:
     def _short(self, why: Exception) -> str:
         if isinstance(why, WorkersLost) and not self._stop_request.requested:
             return "workers lost"
-        return "interrupted"
+        return (
+            "no answer of the model" if isinstance(why, ModelFailed) else "interrupted"
+        )
 
     # -- scopes ----------------------------------------------------------------------
 

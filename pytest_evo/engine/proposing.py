@@ -15,6 +15,8 @@ from pytest_evo.engine.setup import Setup
 from pytest_evo.engine.softstop import SoftStop
 from pytest_evo.engine.state import Snapshot
 from pytest_evo.errors import EvoError
+from pytest_evo.errors import ModelFailed
+from pytest_evo.errors import ModelProblem
 from pytest_evo.errors import ProposalRefused
 from pytest_evo.errors import ProposerExhausted
 from pytest_evo.events import ProposalMade
@@ -63,22 +65,45 @@ class Proposing:
         Raises:
             ProposerExhausted: it will never have one again.
             BudgetReached: time, tokens or money are used up.
+            ModelProblem: asking the model again is vain.
+            ModelFailed: the model gave no answer, and none when asked again.
         """
         feedback: str | None = None
         for attempt in range(ATTEMPTS):
             made = self._log.proposal(step, attempt)
+            failure: EvoError | None = None
             if made is None:
                 self._budget.ask()
-                made = await self._ask(step, attempt, base, nodes, batch, feedback)
+                try:
+                    made = await self._ask(step, attempt, base, nodes, batch, feedback)
+                except (ModelFailed, ModelProblem) as error:
+                    failure = error
+                    made = self._unanswered(step, attempt, base, error)
             self._budget.charge_usage(made)
             self._log.write(made)
             self._parts.observer.notice(made)
+            vain = isinstance(failure, ModelProblem) or attempt == ATTEMPTS - 1
+            if failure is not None and vain:
+                raise failure
             if made.exhausted:
                 raise ProposerExhausted(made.refusal or "nothing left to propose")
             if made.tree is not None:
                 return self._candidate(made, base, nodes)
             feedback = made.refusal
         return feedback or "refused"
+
+    def _unanswered(
+        self, step: int, attempt: int, base: Node, error: EvoError
+    ) -> ProposalMade:
+        return ProposalMade(
+            self._number,
+            step,
+            attempt,
+            base.candidate.id,
+            None,
+            str(error),
+            usage=spent_on(error),
+        )
 
     def _candidate(
         self, made: ProposalMade, base: Node, nodes: Sequence[Node]
@@ -181,6 +206,8 @@ class Proposing:
             rng=self._parts.draws.rng("proposal", key.iteration, key.step, key.attempt),
             knobs=self._parts.workshop.knobs(tree),
             start=self._setup.start_scores,
+            tokens_left=self._budget.tokens_left(),
+            usd_left=self._budget.usd_left(),
             evidence=evidence,
         )
 

@@ -25,6 +25,7 @@ from typing import NoReturn
 
 from pytest_evo.chat import AnswerFailed
 from pytest_evo.chat import AnswerTooLong
+from pytest_evo.chat import AskedInVain
 from pytest_evo.chat import ChatReply
 from pytest_evo.chat import ChatRequest
 from pytest_evo.chat import Message
@@ -278,19 +279,22 @@ class LiteLLMModel:
         said = f"The provider says: {fault.text}"
         if fault.meaning is Meaning.KEY:
             variable = self._options.api_key_env or "the provider's variable"
-            raise ModelProblem(
+            raise AskedInVain(
                 f"{self._name}: the provider refuses the key ({fault.text}). Put a "
-                f"valid one into {variable}; the model may also be closed to it."
+                f"valid one into {variable}; the model may also be closed to it.",
+                _calls(attempt),
             )
         if fault.meaning is Meaning.MODEL:
-            raise ModelProblem(
+            raise AskedInVain(
                 f"--evo-model={self._name}: there is no such model there. {said} "
-                "Type --evo-model=PROVIDER/NAME with a name that the provider has."
+                "Type --evo-model=PROVIDER/NAME with a name that the provider has.",
+                _calls(attempt),
             )
         if fault.meaning is Meaning.QUOTA:
-            raise ModelProblem(
+            raise AskedInVain(
                 f"{self._name}: the account has nothing left to pay with. {said} "
-                "Fill it up or take another model."
+                "Fill it up or take another model.",
+                _calls(attempt),
             )
         if fault.meaning is Meaning.TOO_LONG:
             raise AnswerTooLong(

@@ -8,6 +8,7 @@ from pytest_evo.chat import ChatReply
 from pytest_evo.chat import ChatRequest
 from pytest_evo.chat import Finish
 from pytest_evo.chat import Message
+from pytest_evo.chat import size_of
 from pytest_evo.chat import Speaker
 from pytest_evo.chat import ToolCall
 from pytest_evo.models import Usage
@@ -136,16 +137,6 @@ def count(request: ChatRequest, response: Any, options: ModelSettings) -> Usage:
         output_tokens=made,
         usd=None if price is None else float(price),
     )
-
-
-def size_of(request: ChatRequest) -> int:
-    """About how many bytes a request has."""
-    texts = [message.text for message in request.messages]
-    texts += [c.arguments + c.name for m in request.messages for c in m.calls]
-    texts += [tool.about + str(tool.parameters) for tool in request.tools]
-    texts.append(str(request.schema or ""))
-    frame = 40 * (len(request.messages) + len(request.tools))
-    return frame + sum(len(text.encode("utf-8", "replace")) for text in texts)
 
 
 def _length_of(response: Any) -> int:

@@ -21,6 +21,7 @@ from pytest_evo.engine.loop import RunEnd
 from pytest_evo.engine.parts import Parts
 from pytest_evo.engine.parts import Strategy
 from pytest_evo.engine.softstop import Interrupted
+from pytest_evo.errors import ModelFailed
 from pytest_evo.errors import SettingsProblem
 from pytest_evo.errors import WorkersLost
 from pytest_evo.models import Candidate
@@ -214,7 +215,7 @@ class Evolution:
             ) from error
         except Interrupted:
             status = ExitCode.INTERRUPTED
-        except WorkersLost as lost:
+        except (WorkersLost, ModelFailed) as lost:
             self.problems.append(str(lost))
             status = ExitCode.INCOMPLETE
             if self._stop_early:
