@@ -29,6 +29,8 @@ from pydantic import ValidationError
 
 from pytest_evo.errors import SettingsProblem
 from pytest_evo.models import Kind
+from pytest_evo.settings_agent import AGENT_TUNING
+from pytest_evo.settings_agent import AgentSettings
 from pytest_evo.settings_model import ModelSettings
 from pytest_evo.settings_model import TUNING
 from pytest_evo.settings_text import Amount
@@ -199,6 +201,7 @@ class Settings(_Strict):
     model: Text | None = Field(default=None, examples=["openai/gpt-5-mini"])
     model_options: ModelSettings = ModelSettings()
     agent: Text | None = Field(default=None, examples=["claude"])
+    agent_options: AgentSettings = AgentSettings()
     scripted: TextOrTexts | None = Field(default=None, examples=["proposals.py"])
     strategy: Text = Field(default="mara", examples=["mara"])
     slots: Positive | None = Field(default=None, examples=[2])
@@ -272,6 +275,7 @@ class Settings(_Strict):
         left_out: dict[str, Any] = {
             **dict.fromkeys(_NOT_IN_DIGEST, True),
             "model_options": set(TUNING),
+            "agent_options": set(AGENT_TUNING),
         }
         kept = self.model_dump(mode="json", exclude=left_out)
         text = json.dumps(kept, sort_keys=True, separators=(",", ":"))

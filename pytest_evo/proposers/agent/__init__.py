@@ -1,0 +1,1 @@
+"""The proposer that lets a coding agent edit the files."""

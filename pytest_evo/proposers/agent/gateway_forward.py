@@ -1,0 +1,223 @@
+"""One call of an agent: to the provider, with the real key, and back."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import ssl
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from pytest_evo.models import NO_USAGE
+from pytest_evo.models import Usage
+from pytest_evo.proposers.agent.gateway_meter import Spent
+from pytest_evo.proposers.agent.gateway_wire import address_at
+from pytest_evo.proposers.agent.gateway_wire import Body
+from pytest_evo.proposers.agent.gateway_wire import Counted
+from pytest_evo.proposers.agent.gateway_wire import counted
+from pytest_evo.proposers.agent.gateway_wire import prepare
+from pytest_evo.proposers.agent.gateway_wire import Route
+from pytest_evo.proposers.agent.gateway_wire import Stream
+from pytest_evo.proposers.agent.gateway_wire import wants_usage
+from pytest_evo.proposers.agent.gateway_wire import Wire
+
+if TYPE_CHECKING:
+    from pytest_evo.proposers.agent.gateway import Gateway
+    from pytest_evo.proposers.agent.gateway import Handler
+
+KEPT = 20_000
+"""Characters of a request or a reply in the transcript."""
+LARGEST_REPLY = 64_000_000
+_CHUNK = 1 << 16
+_PASSED_ON = ("anthropic-version", "anthropic-beta", "openai-beta")
+_PASSED_BACK = ("retry-after", "request-id", "x-request-id")
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """The provider: one address, one key (None: it needs none), patience in seconds."""
+
+    base: str
+    key: str | None
+    seconds: float = 600.0
+
+    def scrub(self, data: bytes) -> bytes:
+        """Bytes without the key, should a provider repeat it."""
+        if self.key and self.key.encode() in data:
+            return data.replace(self.key.encode(), b"[redacted]")
+        return data
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request for the transcript."""
+
+    at: float
+    path: str
+    status: int
+    seconds: float
+    usage: Usage = NO_USAGE
+    request: str = ""
+    reply: str = ""
+
+
+class Refused(Exception):
+    """A request is answered by the gateway itself, with this status."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Forward:
+    """One call: to the provider and back."""
+
+    def __init__(
+        self, handler: Handler, gateway: Gateway, route: Route, body: Body, size: int
+    ) -> None:
+        self._handler = handler
+        self._gateway = gateway
+        self._route = route
+        self._body = body
+        self._size = size
+        self._began = time.monotonic()
+        self._said = bytearray()  # the start of the reply, for the transcript
+        self._answered = 0
+
+    def go(self) -> None:
+        """Forward, count, record.
+
+        Raises:
+            Refused: the budget is used up, or the provider cannot be reached.
+        """
+        allowance = self._gateway.allowance
+        need, left = 0, None
+        if self._route.metered:
+            try:
+                need, left = allowance.reserve(self._size)
+            except Spent as spent:
+                raise Refused(400, str(spent)) from None
+        sent = prepare(self._body, self._route, self._gateway.model, left)
+        data = json.dumps(sent).encode()
+        status, tokens = 502, None
+        try:
+            with contextlib.closing(_connection(self._gateway.upstream)) as upstream:
+                reply = self._ask(upstream, data)
+                with reply:
+                    status = reply.status
+                    tokens = self._pass(reply)
+        finally:
+            usage = NO_USAGE
+            if self._route.metered:
+                answered = self._answered if status < 300 else 0
+                took = time.monotonic() - self._began
+                usage = allowance.settle(need, tokens, took, answered)
+            texts = data.decode(), bytes(self._said).decode("utf-8", "replace")
+            self._gateway.record(self._began, self._route.path, status, usage, texts)
+
+    def _ask(
+        self, upstream: http.client.HTTPConnection, data: bytes
+    ) -> http.client.HTTPResponse:
+        provider = self._gateway.upstream
+        where = urlsplit(address_at(provider.base, self._route))
+        headers = {"content-type": "application/json", "accept-encoding": "identity"}
+        headers |= {"user-agent": "pytest-evo"}
+        for name in _PASSED_ON:
+            if value := self._handler.headers.get(name):
+                headers[name] = value
+        if provider.key is not None and self._route.wire is Wire.MESSAGES:
+            headers["x-api-key"] = provider.key
+        elif provider.key is not None:
+            headers["authorization"] = f"Bearer {provider.key}"
+        try:
+            upstream.request("POST", where.path, data, headers)
+            reply = upstream.getresponse()
+        except (OSError, http.client.HTTPException) as error:
+            raise Refused(
+                502, f"{where.netloc} cannot be reached: {error or type(error)}"
+            ) from None
+        if reply.status in range(300, 400):
+            reply.close()
+            raise Refused(502, f"{where.netloc} redirects elsewhere")
+        return reply
+
+    def _pass(self, reply: http.client.HTTPResponse) -> Counted | None:
+        kind = reply.headers.get("content-type", "application/json")
+        headers = {"content-type": kind}
+        for name in _PASSED_BACK:
+            if value := reply.headers.get(name):
+                headers[name] = value
+        if kind.startswith("text/event-stream"):
+            return self._pass_stream(reply, headers)
+        data = self._read(reply)
+        self._keep(data)
+        self._handler.send(reply.status, data, headers)
+        try:
+            body = json.loads(data)
+        except (ValueError, RecursionError):
+            return None
+        usage = body.get("usage") if isinstance(body, dict) else None
+        return counted(usage, self._route.wire)
+
+    def _read(self, reply: http.client.HTTPResponse) -> bytes:
+        try:
+            data = reply.read(LARGEST_REPLY + 1)
+        except (OSError, http.client.HTTPException) as error:
+            raise Refused(502, f"the reply broke off: {error}") from None
+        if len(data) > LARGEST_REPLY:
+            raise Refused(502, f"the reply has more than {LARGEST_REPLY} bytes")
+        return self._gateway.upstream.scrub(data)
+
+    def _pass_stream(
+        self, reply: http.client.HTTPResponse, headers: dict[str, str]
+    ) -> Counted | None:
+        stream = Stream(
+            self._route.wire,
+            hide_usage=not wants_usage(self._body),
+            scrub=self._gateway.upstream.scrub,
+        )
+        handler = self._handler
+        handler.send_response(reply.status)
+        for name, value in headers.items():
+            handler.send_header(name, value)
+        handler.send_header("transfer-encoding", "chunked")
+        handler.end_headers()
+        whole = False
+        # a client that went away, a provider that broke off, or too much: what was
+        # counted until then counts
+        with contextlib.suppress(OSError, ValueError, http.client.HTTPException):
+            while data := reply.read1(_CHUNK):
+                self._write(stream.feed(data))
+                if self._answered > LARGEST_REPLY or self._gateway.closing.is_set():
+                    raise ValueError("too much")
+            self._write(stream.rest())
+            handler.wfile.write(b"0\r\n\r\n")
+            handler.wfile.flush()
+            whole = True
+        handler.close_connection = handler.close_connection or not whole
+        return stream.usage
+
+    def _write(self, data: bytes) -> None:
+        if data:
+            self._keep(data)
+            self._handler.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))
+            self._handler.wfile.flush()
+
+    def _keep(self, data: bytes) -> None:
+        self._answered += len(data)
+        if len(self._said) < 2 * KEPT:
+            self._said += data[: 2 * KEPT]
+
+
+def _connection(upstream: Upstream) -> http.client.HTTPConnection:
+    where = urlsplit(upstream.base)
+    host, port = where.hostname or "", where.port
+    if where.scheme == "https":
+        context = ssl.create_default_context()
+        return http.client.HTTPSConnection(
+            host, port, timeout=upstream.seconds, context=context
+        )
+    return http.client.HTTPConnection(host, port, timeout=upstream.seconds)

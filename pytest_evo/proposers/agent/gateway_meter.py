@@ -1,0 +1,154 @@
+"""What agents may spend and have spent, over all that run at the same time."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+from pytest_evo.models import NO_USAGE
+from pytest_evo.models import Usage
+from pytest_evo.proposers.agent.gateway_wire import Counted
+
+_BYTES_PER_TOKEN = 4
+_MILLION = 1_000_000
+
+
+class Spent(Exception):
+    """A budget is used up; the text says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """US dollars per million tokens."""
+
+    input_usd: float
+    cached_usd: float
+    output_usd: float
+
+    def of(self, tokens: Counted) -> float:
+        """What a call costs."""
+        fresh = tokens.input_tokens - tokens.cached_tokens
+        paid = (
+            fresh * self.input_usd
+            + tokens.cached_tokens * self.cached_usd
+            + tokens.output_tokens * self.output_usd
+        )
+        return paid / _MILLION
+
+
+class Meter:
+    """Counts for all agents of a run, so that two of them cannot spend the same."""
+
+    def __init__(self, prices: Prices | None = None) -> None:
+        self.prices = prices
+        self.lock = threading.Lock()
+        self.total = NO_USAGE
+        self._settled = NO_USAGE
+
+    def open(self, tokens_left: int | None, usd_left: float | None) -> Allowance:
+        """What one agent may spend; close it with :meth:`close`.
+
+        What is left is as the budget sees it, without the agents that still run: their
+        spending so far is taken off.
+        """
+        with self.lock:
+            running = self.total.tokens - self._settled.tokens
+            paid = (self.total.usd or 0.0) - (self._settled.usd or 0.0)
+            return Allowance(
+                self,
+                None if tokens_left is None else tokens_left - running,
+                None if usd_left is None else usd_left - paid,
+            )
+
+    def close(self, allowance: Allowance) -> Usage:
+        """What an agent has spent, all of it."""
+        with self.lock:
+            self._settled += allowance.usage
+            return allowance.usage
+
+
+class Allowance:
+    """What one agent may spend, asked before each of its calls."""
+
+    def __init__(
+        self, meter: Meter, tokens_left: int | None, usd_left: float | None
+    ) -> None:
+        self._meter = meter
+        self._tokens_left = tokens_left
+        self._usd_left = usd_left
+        self._begin = meter.total
+        self._reserved = 0
+        self.usage = NO_USAGE
+        self.guessed = 0
+        """Calls whose tokens were guessed, because the provider told none."""
+        self.spent: str | None = None
+        """Why no further call is allowed."""
+
+    def reserve(self, size: int) -> tuple[int, int | None]:
+        """Ask for one call of ``size`` bytes.
+
+        Returns:
+            What was set aside for it (give it back with :meth:`settle`), and how many
+            tokens are left for its reply, None if nobody counts.
+
+        Raises:
+            Spent: a budget is used up.
+        """
+        need = size // _BYTES_PER_TOKEN
+        with self._meter.lock:
+            tokens, usd = self._left()
+            if tokens is not None and tokens <= 0:
+                self.spent = "the token budget of the run is used up"
+            elif usd is not None and usd <= 0:
+                self.spent = "the money of the run is used up"
+            if self.spent is not None:
+                raise Spent(self.spent)
+            self._reserved += need
+            return need, None if tokens is None else max(1, tokens)
+
+    def settle(
+        self, need: int, tokens: Counted | None, seconds: float, answered: int
+    ) -> Usage:
+        """Count a call that is over; return what it cost.
+
+        Args:
+            need: what was reserved for it.
+            tokens: as the provider counted them; None: they are guessed.
+            seconds: how long it took.
+            answered: bytes of the reply; with 0 of them an uncounted call was free.
+        """
+        guessed = tokens is None and answered > 0
+        if tokens is None:
+            tokens = Counted(need, 0, answered // _BYTES_PER_TOKEN)
+            if not answered:
+                tokens = Counted()
+        usage = Usage(
+            1,
+            tokens.input_tokens,
+            tokens.cached_tokens,
+            tokens.output_tokens,
+            self._price(tokens),
+            seconds,
+        )
+        with self._meter.lock:
+            self._reserved -= need
+            self.guessed += guessed
+            self.usage += usage
+            self._meter.total += usage
+        return usage
+
+    def _left(self) -> tuple[int | None, float | None]:
+        total, begin = self._meter.total, self._begin
+        tokens = usd = None
+        if self._tokens_left is not None:
+            tokens = self._tokens_left - (total.tokens - begin.tokens) - self._reserved
+        if self._usd_left is not None:
+            usd = self._usd_left - ((total.usd or 0.0) - (begin.usd or 0.0))
+        return tokens, usd
+
+    def _price(self, tokens: Counted) -> float | None:
+        if tokens.usd is not None:
+            return tokens.usd
+        if self._meter.prices is not None:
+            return self._meter.prices.of(tokens)
+        return None if tokens.input_tokens or tokens.output_tokens else 0.0

@@ -1,0 +1,126 @@
+"""The proposer that lets a coding agent edit a workspace."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from dataclasses import replace
+from pathlib import Path
+
+from pytest_evo.artifact.removal import remove
+from pytest_evo.chat import AnswerRefused
+from pytest_evo.models import candidate_id
+from pytest_evo.models import Json
+from pytest_evo.models import Proposal
+from pytest_evo.proposers.agent.gateway_meter import Meter
+from pytest_evo.proposers.agent.gateway_meter import Prices
+from pytest_evo.proposers.agent.judging import facts
+from pytest_evo.proposers.agent.judging import how_it_ended
+from pytest_evo.proposers.agent.judging import judge
+from pytest_evo.proposers.agent.sandbox import Box
+from pytest_evo.proposers.agent.session import Agent
+from pytest_evo.proposers.agent.session import Conditions
+from pytest_evo.proposers.agent.session import Session
+from pytest_evo.proposers.agent.session import Work
+from pytest_evo.proposers.archive import Archive
+from pytest_evo.protocols import ProposalRequest
+
+
+class AgentProposer:
+    """Runs one agent for each request; may be asked from several threads.
+
+    An agent is judged by its own events, by the files and by the clock; its exit status
+    alone says nothing (several end with 0 after they did nothing).
+
+    Args:
+        agent: that is there.
+        conditions: that it works under.
+        prices: of its model; None: nobody knows.
+        archive: keeps prompt, output and model calls of each proposal.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        conditions: Conditions,
+        *,
+        prices: Prices | None = None,
+        archive: Archive | None = None,
+    ) -> None:
+        self._agent = agent
+        self._conditions = conditions
+        self._meter = Meter(prices)
+        self._archive = archive or Archive()
+
+    def propose(self, request: ProposalRequest) -> Proposal:
+        """Have the agent edit ``request.workspace / "artifact"``; blocks.
+
+        Raises:
+            AnswerRefused: it gave no answer, with why and with what it cost.
+        """
+        with _box() as box:
+            session = Session(self._agent, self._conditions, self._meter, request, box)
+            work = session.work()
+        self._keep(request, work)
+        try:
+            proposal = judge(self._agent.name, work, request.workspace)
+        except AnswerRefused as refusal:
+            text = self._archive.redact(str(refusal))
+            raise AnswerRefused(text, refusal.usage) from None
+        return self._without_secrets(proposal)
+
+    def _without_secrets(self, proposal: Proposal) -> Proposal:
+        redact = self._archive.redact
+        entries = tuple(
+            replace(
+                entry,
+                reason=redact(entry.reason),
+                evidence=tuple(map(redact, entry.evidence)),
+                expected=redact(entry.expected),
+            )
+            for entry in proposal.changelog
+        )
+        data = {name: _clean(value, redact) for name, value in proposal.data.items()}
+        return replace(proposal, changelog=entries, data=data)
+
+    def _keep(self, request: ProposalRequest, work: Work) -> None:
+        name = candidate_id(request.iteration, request.step)
+        again = "-again" if request.feedback is not None else ""
+        report = {**facts(self._agent.name, work), "end": how_it_ended(work)}
+        report["usage"] = asdict(work.usage)
+        calls = (json.dumps(asdict(call), ensure_ascii=False) for call in work.calls)
+        self._archive.keep(
+            f"{name}{again}",
+            {
+                "prompt.md": work.prompt,
+                "output.txt": work.output,
+                "calls.jsonl": "".join(f"{call}\n" for call in calls),
+                "report.json": json.dumps(report, indent=1, ensure_ascii=False) + "\n",
+            },
+        )
+
+
+def _clean(value: Json, redact: Callable[[str], str]) -> Json:
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, dict):
+        return {key: _clean(inner, redact) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_clean(inner, redact) for inner in value]
+    return value
+
+
+@contextmanager
+def _box() -> Iterator[Box]:
+    """Folders of one agent's life, removed whatever it left in them."""
+    root = Path(tempfile.mkdtemp(prefix="evo-agent-"))
+    try:
+        box = Box(root)
+        box.make()
+        yield box
+    finally:
+        remove(root)
