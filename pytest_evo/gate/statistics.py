@@ -22,7 +22,7 @@ from pytest_evo.models import EPSILON
 DRAWS = 10_000
 ENOUGH = 50  # draws as extreme as what was seen, after which p is known well enough
 _ENUMERATED = 16  # pairs up to which all 2 ** n signs are looked at
-_BETS = tuple(step / 10 for step in range(1, 10))
+_BETS = (0.25, 0.5, 0.75)  # shares of the money on every next bet
 _NORMAL = NormalDist()
 
 Stratum: TypeAlias = tuple[Sequence[float], Sequence[float]]
@@ -207,7 +207,7 @@ class Bettor:
     """Bets against "no case is worse", one difference in [-1, 1] after the other.
 
     He stakes a fixed share of his money on every next difference being negative, and
-    does so nine times side by side, with a tenth to nine tenths. If differences are at
+    does so three times side by side: a quarter, a half, three quarters. If differences are at
     least 0 in expectation, whatever came before, ``wealth`` reaches 1 / alpha with a
     chance of at most alpha, however often one looks (Ville's inequality).
     """
