@@ -76,6 +76,11 @@ def short_fingerprint(fingerprint: str) -> str:
     ]
 
 
+def short_body(body: str) -> str:
+    """What a case does, as the file holds it."""
+    return body[:_DIGITS]
+
+
 def file_digests(tree: Tree) -> dict[str, str]:
     """What the file says of the artifact's files and links."""
     found = {}

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from pytest_evo.gate_reports.console import verdict_lines
 from pytest_evo.gate_reports.publish import publish_gate
+from pytest_evo.models import CaseId
+from pytest_evo.models import Detail
 from pytest_evo.plugin.controller import open_session
 from pytest_evo.plugin.controller import worker_input
 from pytest_evo.plugin.evolving import ExitCode
+from pytest_evo.plugin.gating.bases import Base
 from pytest_evo.plugin.gating.session import Gating
 from pytest_evo.plugin.gating.task import make_gate_task
+from pytest_evo.plugin.gating.updating import Updating
 from pytest_evo.plugin.isolation.reach import recorder
+from pytest_evo.plugin.junitxml import report_cases
 from pytest_evo.plugin.pools.base import Pool
+from pytest_evo.plugin.terminal import LiveDisplay
 from pytest_evo.plugin.terminal import make_display
 from pytest_evo.reports.console import Line
 
@@ -33,7 +40,8 @@ class GateController:
         self._config = config
         with recorder().paused():  # with -n 0 this process collects too
             self._task = make_gate_task(config)
-        self._gating: Gating | None = None
+        self._work: Gating | Updating | None = None
+        self._latest: Mapping[CaseId, Detail] = {}
         self._stopped_early = False
         self._lines: list[Line] = []
         self._commands: tuple[str, ...] = ()
@@ -48,14 +56,24 @@ class GateController:
         reporter = self._config.pluginmanager.get_plugin("terminalreporter")
         display = make_display(reporter, quiet=self._config.option.verbose < 0)
         base = self._task.base
-        assert base is not None
-        gating = self._gating = Gating(self._task, base, display)
-        if self._stopped_early:
-            gating.interrupt()
         try:
-            record = gating.run(pool)
+            if base is None:
+                return self._update(pool, display)
+            return self._judge(pool, display, base)
         finally:
             display.close()
+
+    def _update(self, pool: Pool, display: LiveDisplay) -> int:
+        updating = Updating(self._task, display)
+        self._begin(updating)
+        status = updating.run(pool)
+        self._lines = updating.lines
+        return status
+
+    def _judge(self, pool: Pool, display: LiveDisplay, base: Base) -> int:
+        gating = Gating(self._task, base, display)
+        self._begin(gating)
+        record = gating.run(pool)
         decision = record.decision()
         done = publish_gate(
             decision,
@@ -63,19 +81,30 @@ class GateController:
             self._config.rootpath / self._task.settings.reports,
             details=gating.measured.failed,
         )
+        self._latest = gating.measured.latest
         self._lines = verdict_lines(decision, record)
         self._commands = done.commands
         if gating.interrupted:
             return int(ExitCode.INTERRUPTED)
         return int(decision.exit_code)
 
+    def _begin(self, work: Gating | Updating) -> None:
+        self._work = work
+        if self._stopped_early:
+            work.interrupt()
+
     def _soft_stop(self) -> None:
         self._stopped_early = True
-        if self._gating is not None:
-            self._gating.interrupt()
+        if self._work is not None:
+            self._work.interrupt()
         sys.stderr.write(
             "\nevo: stopping when what runs has finished; Ctrl-C again to stop now\n"
         )
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self) -> None:
+        """Give ``--junitxml`` the head's cases before it is written."""
+        report_cases(self._config, self._latest)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:

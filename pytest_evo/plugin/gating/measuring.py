@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import field
+from typing import Protocol
 
 from pytest_evo.errors import EvoError
-from pytest_evo.gate.planner import Planner
 from pytest_evo.gate.values import Arm
 from pytest_evo.gate.values import Ask
 from pytest_evo.gate.values import Observation
@@ -33,8 +33,34 @@ LARGEST_REQUEST = 8
 _MESSAGE = 500
 
 
+class Plan(Protocol):
+    """What a measurement runs: the gate's planner, or that of a baseline."""
+
+    def next(self, limit: int = 64) -> tuple[Ask, ...]:
+        """Further rollouts; empty while what is awaited decides, and at the end."""
+
+    def record(self, observation: Observation) -> None:
+        """Take one rollout that was asked for."""
+
+
 class StaleRead(EvoError):
     """A case read the working tree's artifact while another version was meant."""
+
+
+@dataclass(slots=True)
+class CaseFiles:
+    """What the rollouts of a case have read; ``reach`` None: perhaps anything."""
+
+    reach: tuple[str, ...] | None = ()
+    project: set[str] = field(default_factory=set)
+
+    def add(self, rollout: Rollout) -> None:
+        """Take what one more rollout has read."""
+        known = self.reach is not None and rollout.reach.exact
+        files = {*(self.reach or ()), *rollout.reach.files}
+        self.reach = tuple(sorted(files)) if known else None
+        if rollout.detail is not None:
+            self.project.update(rollout.detail.project_files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +73,7 @@ class Measured:
     project_files: set[str] = field(default_factory=set)
     reached: set[str] = field(default_factory=set)  # files of the artifact
     unknown: set[CaseId] = field(default_factory=set)  # may have read anything
+    files: dict[CaseId, CaseFiles] = field(default_factory=dict)  # where asked for
 
 
 class Measurement:
@@ -54,14 +81,15 @@ class Measurement:
 
     def __init__(
         self,
-        planner: Planner,
+        planner: Plan,
         evaluator: Evaluator,
         trees: Mapping[Arm, TreeHash],
         *,
-        unreached: Collection[CaseId],
-        changed: Collection[str],
         in_place: bool,
+        unreached: Collection[CaseId] = (),
+        changed: Collection[str] = (),
         notice: Callable[[int], None] = lambda count: None,
+        keep_files: bool = False,
     ) -> None:
         """Prepare.
 
@@ -69,11 +97,12 @@ class Measurement:
             planner: says what to run.
             evaluator: runs it.
             trees: the version of each arm.
-            unreached: cases that are not supposed to open a changed file.
-            changed: those files.
             in_place: whether a version stands at the artifact's own path, so that a
                 case that reads a fixed path reads the right one.
+            unreached: cases that are not supposed to open a changed file.
+            changed: those files.
             notice: called with how many rollouts have come back.
+            keep_files: whether to note what each case reads.
         """
         self._planner = planner
         self._evaluator = evaluator
@@ -82,6 +111,7 @@ class Measurement:
         self._changed = frozenset(changed)
         self._in_place = in_place
         self._notice = notice
+        self._keep_files = keep_files
         self._requests = 0
         self._names = dict(CANDIDATES)
         if Arm.BASE not in trees:
@@ -179,6 +209,8 @@ class Measurement:
         measured.reached.update(rollout.reach.files)
         if not rollout.reach.exact:
             measured.unknown.add(ask.case)
+        if self._keep_files:
+            measured.files.setdefault(ask.case, CaseFiles()).add(rollout)
         if detail is None:
             return
         measured.project_files.update(detail.project_files)

@@ -20,6 +20,7 @@ from pytest_evo.gate.affected import unreached_cases
 from pytest_evo.gate.baseline import Baseline
 from pytest_evo.gate.baseline import BaselineCase
 from pytest_evo.gate.baseline import file_digests
+from pytest_evo.gate.baseline import short_body
 from pytest_evo.gate.baseline import short_fingerprint
 from pytest_evo.gate.suite import compare_suites
 from pytest_evo.gate.suite import KnownCase
@@ -108,7 +109,7 @@ def make_gate_plan(
     changed = artifact_changes(base, head)
     suite_changes = SuiteChanges()
     if known_suite is not None:
-        bodies = {mark.id: mark.body for mark in suite.marks}
+        bodies = {mark.id: short_body(mark.body) for mark in suite.marks}
         suite_changes = compare_suites(known_suite, bodies)
     old_names = {row.new: row.old for row in suite_changes.renamed}
     unreached = _unreached(suite, settings, base, changed, notes)

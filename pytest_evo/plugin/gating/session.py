@@ -64,8 +64,6 @@ class Bench:
         rootdir = task.config.rootpath
         chosen = {mark.id: raw[mark.id] for mark in marks}
         self.suite = Suite(marks, chosen, rootdir)
-        self.blobs = task.base.blobs if task.base is not None else None
-        self.trees: dict[TreeHash, Tree] = {}
         self.choice = choose_isolation(settings, task.schema, pool.hellos, ())
         pool.set_isolation(self.choice.mode, self.choice.mount)
         secrets = secrets_of(os.environ, task.artifact)
@@ -217,9 +215,9 @@ class Gating:
             planner,
             bench.pool,
             trees,
+            in_place=bench.in_place,
             unreached=plan.unreached,
             changed={path for path, _ in plan.changed},
-            in_place=bench.in_place,
             notice=lambda count: self._show(count, planner.budget),
         )
         self.measured = measurement.measured

@@ -20,6 +20,7 @@ from pytest_evo.plugin.options import option_overrides
 from pytest_evo.settings import load_settings
 from pytest_evo.settings import Settings
 
+_PARTIAL = ("-k", "-m", "--deselect", "--ignore", "--lf", "--ff", "--sw", "--splits")
 _NOT_HERE = ("resume", "apply", "require_gain")
 
 
@@ -62,6 +63,8 @@ def make_gate_task(config: pytest.Config) -> GateTask:
     artifact = locate(config.rootpath, schema)
     refuse_own_files_inside(config.rootpath, artifact, settings)
     base = None
+    if settings.baseline_update:
+        _refuse_selections(config)
     if not settings.baseline_update:
         path = baseline_path(config.rootpath, settings)
         base = find_base(config.rootpath, settings, schema, artifact, path)
@@ -84,3 +87,19 @@ def _refuse_contradictions(settings: Settings, given: dict[str, object]) -> None
         raise SettingsProblem(
             "--evo-gate-arm=tree needs REF's files: type --evo-gate=git:REF with it."
         )
+
+
+def _refuse_selections(config: pytest.Config) -> None:
+    """Refuse to write a baseline of a part of the suite.
+
+    Raises:
+        SettingsProblem: the command line selects some of the cases.
+    """
+    for given in map(str, config.invocation_params.args):
+        option = given.partition("=")[0]
+        short = option[:2] if option[:2] in ("-k", "-m") else option
+        if short in _PARTIAL or "::" in option:
+            raise SettingsProblem(
+                f"--evo-baseline-update writes down the whole suite, and {given} "
+                "selects a part of it. Leave it out."
+            )
