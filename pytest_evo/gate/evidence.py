@@ -164,7 +164,8 @@ class CaseEvidence:
         pairs = self.pairs(Stage.SAMPLE)
         if self.case.stored is None or self.seen(Arm.BASE):
             return len(pairs) >= times
-        return len(pairs) >= times and self.case.stored.n > times
+        known = self.case.stored.deterministic or self.case.stored.n > times
+        return len(pairs) >= times and known
 
 
 def _head_side(head: Observation) -> Side | None:

@@ -79,6 +79,7 @@ class Stored:
     mean: float
     variance: float = 0.0
     skipped: bool = False  # it was skipped at the baseline; the rest says nothing then
+    deterministic: bool = False  # a complete baseline found that it repeats itself
     seconds: float | None = None  # means of one rollout; None where unknown
     tokens: float | None = None
     usd: float | None = None

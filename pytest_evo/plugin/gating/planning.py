@@ -221,6 +221,7 @@ def _stored(seen: BaselineCase) -> Stored:
         mean=seen.mean,
         variance=seen.variance,
         skipped=seen.outcome is Outcome.SKIPPED,
+        deterministic=not seen.noisy,
         seconds=seen.seconds,
         tokens=seen.tokens,
         usd=seen.usd,
