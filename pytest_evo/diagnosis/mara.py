@@ -84,14 +84,17 @@ class CaseByCase:
         ground = briefing.ground([case], traces)
 
         def prompt(budget: int) -> tuple[str, str]:
+            chain = briefing.chain_text(budget // 3)
+            files = briefing.files_text([case], budget // 3)
+            left = budget - len(chain) - len(files)
             return self._system, self._prompts.render(
                 CASE,
-                chain=briefing.chain_text(budget // 3),
+                chain=chain,
                 case=cell(case),
                 node=briefing.node,
                 earlier=list(ground.earlier),
-                files=briefing.files_text([case], budget // 3),
-                traces=briefing.traces_text(traces, budget // 3),
+                files=files,
+                traces=briefing.traces_text(traces, left),
             )
 
         return await self._asker.ask(
