@@ -21,6 +21,7 @@ from pytest_evo.chat import ChatRequest
 from pytest_evo.chat import Finish
 from pytest_evo.chat import Message
 from pytest_evo.chat import Speaker
+from pytest_evo.chat import spent_on
 from pytest_evo.errors import ContextOverflow
 from pytest_evo.errors import EvoError
 from pytest_evo.hostile import one_line
@@ -84,7 +85,7 @@ def ask_structured(
         except EvoError as error:
             return Structured(
                 None,
-                usage,
+                usage + spent_on(error),
                 f"{model.name}: {error}",
                 messages,
                 too_long=isinstance(error, ContextOverflow),

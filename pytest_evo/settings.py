@@ -216,7 +216,10 @@ class Settings(_Strict):
     refiner: Text = Field(default="chain", examples=["chain"])
     validation: Text = Field(default="staged", examples=["staged"])
     survivors: Text = Field(default="pareto-top-n", examples=["pareto-top-n"])
-    diagnoser: Text = Field(default="none", examples=["none"])
+    diagnoser: Text | None = Field(default=None, examples=["mara"])
+    diagnosis_model: Text | None = Field(default=None, examples=["openai/gpt-5-nano"])
+    diagnosis_options: ModelSettings | None = None
+    diagnosis_prompts: Text | None = Field(default=None, examples=["evals/diagnosis"])
     noise: Literal["auto", "none", "repeats"] = Field(default="auto", examples=["auto"])
 
     isolation: Literal["auto", "fork", "fresh", "workspace"] = Field(
@@ -276,6 +279,7 @@ class Settings(_Strict):
             **dict.fromkeys(_NOT_IN_DIGEST, True),
             "model_options": set(TUNING),
             "agent_options": set(AGENT_TUNING),
+            "diagnosis_options": set(TUNING),
         }
         kept = self.model_dump(mode="json", exclude=left_out)
         text = json.dumps(kept, sort_keys=True, separators=(",", ":"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pytest_evo.chat import spent_on
 from pytest_evo.errors import EvoError
 from pytest_evo.errors import ModelFailed
 from pytest_evo.errors import ModelProblem
@@ -21,7 +22,7 @@ async def diagnose(diagnoser: Diagnoser, nodes: Sequence[Node]) -> Diagnosed:
     try:
         found: object = await diagnoser.diagnose(nodes)
     except (ModelFailed, ModelProblem) as error:
-        return Diagnosed(problems=(str(error),))
+        return Diagnosed(usage=spent_on(error), problems=(str(error),))
     except EvoError:
         raise
     except Exception as error:  # noqa: BLE001 - journalled; the proposal does without

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from pytest_evo.diagnosis.none import NoDiagnosis
 from pytest_evo.engine.acceptance import EqualOrBetter
 from pytest_evo.engine.acceptance import Paired
 from pytest_evo.engine.acceptance import SumDelta
@@ -29,7 +28,6 @@ from pytest_evo.engine.sampling import ParetoFrequency
 from pytest_evo.engine.validation import Full
 from pytest_evo.engine.validation import Staged
 from pytest_evo.errors import SettingsProblem
-from pytest_evo.protocols import Diagnoser
 from pytest_evo.settings import Settings
 
 Maker = Callable[[int], Any]
@@ -66,9 +64,6 @@ PARTS: Mapping[str, Mapping[str, Maker]] = {
         "incumbent": lambda size: IncumbentOnly(),
     },
 }
-
-
-DIAGNOSERS: Mapping[str, Maker] = {"none": lambda size: NoDiagnosis()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,28 +136,28 @@ def make_strategy(settings: Settings, population: int) -> Strategy:
     return Strategy(**made)
 
 
-def make_diagnoser(name: str) -> Diagnoser:
-    """Make a diagnoser by its short name or its dotted one.
-
-    Raises:
-        SettingsProblem: the name is unknown or cannot be imported.
-    """
-    made: Diagnoser = _make("diagnoser", name, DIAGNOSERS, 0)
-    return made
-
-
 def make_part(kind: str, name: str, population: int) -> Any:
     """Make one part by its short name or its dotted one, ``package.module:name``.
 
     Raises:
         SettingsProblem: the name is unknown or cannot be imported.
     """
-    return _make(kind, name, PARTS[kind], population)
+    if name in PARTS[kind]:
+        return PARTS[kind][name](population)
+    return import_part(kind, name, PARTS[kind])
 
 
-def _make(kind: str, name: str, known: Mapping[str, Maker], population: int) -> Any:
-    if name in known:
-        return known[name](population)
+def import_part(kind: str, name: str, known: Mapping[str, object]) -> Any:
+    """Import one part by its dotted name; a class is called without arguments.
+
+    Args:
+        kind: the setting that names it.
+        name: ``package.module:name``.
+        known: the short names there are, for the message.
+
+    Raises:
+        SettingsProblem: the name is unknown or cannot be imported.
+    """
     module, colon, attribute = name.partition(":")
     if not colon:
         raise SettingsProblem(_unknown(kind, name, known))

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_evo.diagnosis.none import NoDiagnosis
 from pytest_evo.engine.acceptance import Paired
 from pytest_evo.engine.acceptance import SumDelta
 from pytest_evo.engine.refining import Tree
@@ -11,7 +10,6 @@ from pytest_evo.engine.sampling import Guards
 from pytest_evo.engine.validation import Full
 from pytest_evo.errors import SettingsProblem
 from pytest_evo.settings import Settings
-from pytest_evo.strategies.presets import make_diagnoser
 from pytest_evo.strategies.presets import make_strategy
 from pytest_evo.strategies.presets import with_preset
 
@@ -45,7 +43,6 @@ def test_value_given_by_hand_wins_over_the_preset() -> None:
 def test_part_is_found_by_its_dotted_name() -> None:
     settings = Settings(refiner="pytest_evo.engine.refining:Tree")
     assert isinstance(make_strategy(settings, 3).refiner, Tree)
-    assert isinstance(make_diagnoser("none"), NoDiagnosis)
 
 
 @pytest.mark.parametrize(
