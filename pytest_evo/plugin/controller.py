@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from collections.abc import Mapping
@@ -27,9 +28,12 @@ from pytest_evo.plugin.pools.base import Pool
 from pytest_evo.plugin.pools.inprocess import InProcessSession
 from pytest_evo.plugin.pools.session import EngineSession
 from pytest_evo.plugin.pools.xdist import XdistSession
+from pytest_evo.plugin.redaction import Redaction
+from pytest_evo.plugin.redaction import secrets_of
 from pytest_evo.plugin.runfiles import own_folders
 from pytest_evo.plugin.task import Task
 from pytest_evo.plugin.terminal import make_display
+from pytest_evo.proposers.archive import Archive
 from pytest_evo.proposers.load import choose_proposer
 from pytest_evo.proposers.load import load_proposer
 from pytest_evo.reports.console import Line
@@ -72,7 +76,9 @@ class Controller:
         )
 
     def _hidden(self, settings: Settings) -> tuple[str, ...]:
-        return SECRETS if settings.model or settings.agent else ()
+        named = settings.agent_options.api_key_env
+        asked = SECRETS if settings.model or settings.agent else ()
+        return (*asked, named) if named is not None else asked
 
     def _run(self, pool: Pool) -> int:
         reporter = self._config.pluginmanager.get_plugin("terminalreporter")
@@ -196,10 +202,27 @@ def make_task(config: pytest.Config) -> Task:
     artifact = locate(config.rootpath, schema)
     refuse_own_files_inside(config.rootpath, artifact, settings)
     name = choose_proposer(settings)
+    archive = Archive(Redaction(secrets_of(os.environ, artifact)).text)
+    notices: list[str] = []
     proposer = hooks.make_proposer(config, name) or load_proposer(
-        name, settings, schema, config.rootpath
+        name,
+        settings,
+        schema,
+        config.rootpath,
+        archive=archive,
+        notice=notices.append,
     )
-    return Task(config, settings, schema, artifact, proposer, name, resume)
+    return Task(
+        config,
+        settings,
+        schema,
+        artifact,
+        proposer,
+        name,
+        resume,
+        archive,
+        tuple(notices),
+    )
 
 
 def refuse_no_artifact(settings: Settings) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from dataclasses import field
 from pathlib import Path
 
 import pytest
 
 from pytest_evo.models import ArtifactSchema
+from pytest_evo.proposers.archive import Archive
 from pytest_evo.protocols import Proposer
 from pytest_evo.settings import Settings
 from pytest_evo.store.run_directory import RunDirectory
@@ -15,7 +17,10 @@ from pytest_evo.store.run_directory import RunDirectory
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One ``--evolve``: ``resume`` is the run to go on with."""
+    """One ``--evolve``: ``resume`` is the run to go on with.
+
+    ``notices`` are what a person has to know before anything is spent.
+    """
 
     config: pytest.Config
     settings: Settings
@@ -24,3 +29,5 @@ class Task:
     proposer: Proposer
     proposer_name: str
     resume: RunDirectory | None
+    archive: Archive = field(default_factory=Archive)
+    notices: tuple[str, ...] = ()

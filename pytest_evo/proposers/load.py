@@ -15,6 +15,8 @@ from typing import cast
 
 from pytest_evo.errors import SettingsProblem
 from pytest_evo.models import ArtifactSchema
+from pytest_evo.proposers.agent.starting import make_agent_proposer
+from pytest_evo.proposers.archive import Archive
 from pytest_evo.proposers.patches import load_patch
 from pytest_evo.proposers.patches import SUFFIXES
 from pytest_evo.proposers.scripted import FunctionProposer
@@ -26,7 +28,7 @@ from pytest_evo.protocols import Proposer
 from pytest_evo.settings import Settings
 
 NAMES = ("search", "llm", "agent", "scripted")
-_LATER = ("llm", "agent")
+_LATER = ("llm",)
 
 
 def choose_proposer(settings: Settings) -> str:
@@ -45,7 +47,13 @@ def choose_proposer(settings: Settings) -> str:
 
 
 def load_proposer(
-    name: str | None, settings: Settings, schema: ArtifactSchema, rootdir: Path
+    name: str | None,
+    settings: Settings,
+    schema: ArtifactSchema,
+    rootdir: Path,
+    *,
+    archive: Archive | None = None,
+    notice: Callable[[str], None] = lambda text: None,
 ) -> Proposer:
     """Make the proposer of a run.
 
@@ -55,15 +63,20 @@ def load_proposer(
         settings: for what the proposer itself needs.
         schema: of the artifact; ``search`` needs knobs in it.
         rootdir: relative paths start here; ``package.module`` may lie here.
+        archive: keeps what a proposer leaves beside its edits.
+        notice: told what a person should know before the run.
 
     Raises:
         SettingsProblem: there is no such proposer, or it lacks something.
+        ModelProblem: the agent that it runs is not there.
     """
     chosen = name or choose_proposer(settings)
     if chosen == "search":
         return _search(schema)
     if chosen == "scripted":
         return _scripted(settings.scripted, rootdir)
+    if chosen == "agent":
+        return make_agent_proposer(settings, rootdir, archive=archive, notice=notice)
     if chosen in _LATER:
         raise SettingsProblem(
             f"The proposer {chosen!r} is not part of this version. Type "

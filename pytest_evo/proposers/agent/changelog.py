@@ -15,8 +15,8 @@ from pytest_evo.hostile import one_line
 from pytest_evo.hostile import visible
 from pytest_evo.models import ChangelogEntry
 from pytest_evo.proposers.agent.listening import read_plain
+from pytest_evo.proposers.agent.presets import CHANGELOG
 
-CHANGELOG = "changelog.json"
 _LARGEST = 1_000_000
 _MOST_ERRORS = 5
 
@@ -34,7 +34,7 @@ _ENTRIES = TypeAdapter(list[_Entry])
 
 
 def read_changelog(workspace: Path) -> tuple[ChangelogEntry, ...] | None:
-    """What an agent wrote; None if it wrote nothing.
+    """What an agent wrote; None if there is no file, or an empty one.
 
     Raises:
         ProposalRefused: it is no plain file, too big, no JSON, or of another form.
@@ -45,6 +45,8 @@ def read_changelog(workspace: Path) -> tuple[ChangelogEntry, ...] | None:
     data = read_plain(path, _LARGEST)
     if data is None:
         raise _refused(f"it is no plain file of at most {_LARGEST} bytes")
+    if not data.strip():
+        return None
     try:
         entries = _ENTRIES.validate_json(data)
     except ValidationError as error:

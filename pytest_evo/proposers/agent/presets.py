@@ -18,6 +18,8 @@ from enum import StrEnum
 from pytest_evo.errors import SettingsProblem
 from pytest_evo.proposers.agent.gateway_wire import Wire
 
+CHANGELOG = "changelog.json"
+"""Beside ``artifact/``: what the agent says of its edits."""
 PROMPT_FILE = "prompt.md"
 TRAJECTORY_FILE = "trajectory.json"
 _PROVIDER = "evo"
@@ -263,8 +265,8 @@ def _aider(job: Job) -> Command:
     words += ["--chat-history-file", f"{job.home}/chat.md"]
     words += ["--input-history-file", f"{job.home}/input.txt"]
     return Command(
-        # it edits what it is given, and makes what is new
-        (*words, *(f"{job.workspace}/{name}" for name in job.files)),
+        # it edits what it is given; the folder that holds all of that is its root
+        (*words, *(f"{job.workspace}/{name}" for name in (CHANGELOG, *job.files))),
         {
             **_NO_COLOUR,
             "LITELLM_LOCAL_MODEL_COST_MAP": "True",

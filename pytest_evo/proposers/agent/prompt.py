@@ -14,7 +14,7 @@ from pytest_evo.errors import SettingsProblem
 from pytest_evo.hostile import fenced
 from pytest_evo.hostile import one_line
 from pytest_evo.models import Node
-from pytest_evo.proposers.agent.changelog import CHANGELOG
+from pytest_evo.proposers.agent.presets import CHANGELOG
 from pytest_evo.protocols import ProposalRequest
 
 _TEMPLATE = Path(__file__).with_name("prompt.md")

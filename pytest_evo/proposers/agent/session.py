@@ -9,6 +9,7 @@ from collections.abc import Callable
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 from pytest_evo.artifact.blobs import MemoryBlobs
@@ -171,6 +172,8 @@ class Session:
             job = self._job(prompt, files, gateway)
             ended = self._run(job, allowance, heard)
         usage = self._meter.close(allowance)
+        if self._conditions.sandbox is not None:
+            ended = replace(ended, left=0)  # it may see the sandbox go
         if self._agent.speech is Speech.TRAJECTORY:
             hearing.read_trajectory(self._box.home / TRAJECTORY_FILE)
         if gateway is None:

@@ -87,10 +87,15 @@ def test_search_without_optuna_says_what_to_install(load, monkeypatch):
         load(schema=KNOBBED)
 
 
-@pytest.mark.parametrize("name", ["llm", "agent"])
+@pytest.mark.parametrize("name", ["llm"])
 def test_model_proposers_say_that_they_are_not_there_yet(load, name):
     with pytest.raises(SettingsProblem, match="not part of this version"):
         load(name)
+
+
+def test_agent_proposer_without_an_agent_names_those_there_are(load):
+    with pytest.raises(SettingsProblem, match="claude, codex, opencode, pi"):
+        load(name="agent")
 
 
 def test_unknown_names_get_the_nearest_one(load):
