@@ -213,9 +213,10 @@ def _means(
         if not effect.counts or effect.p_adjusted > level or not low_enough:
             continue
         kind, name = _NAMES[effect.scope]
+        chance = f"p = {effect.p_adjusted:.2g}" if effect.p_adjusted else "exactly"
         text = (
             f"{name.format(effect.name)} fell by {_points(-effect.difference)} "
-            f"({effect.base:.3f} to {effect.head:.3f}, p = {effect.p_adjusted:.2g})"
+            f"({effect.base:.3f} to {effect.head:.3f}, {chance})"
         )
         reasons.append(Reason(kind, text))
     return reasons
@@ -340,10 +341,13 @@ def _within_margin(
             return GateVerdict.PASSED, (Reason(ReasonKind.EXACT, text),)
         text = f"a loss of {_points(policy.margin)} is excluded ({span})"
         return GateVerdict.PASSED, (Reason(ReasonKind.MARGIN, text),)
-    text = (
-        f"no regression was shown, and a loss of {_points(policy.margin)} is not "
-        f"excluded ({span})"
-    )
+    if overall.high < 0:
+        text = f"a loss is likely, and not certain at the level of the gate ({span})"
+    else:
+        text = (
+            f"no regression was shown, and a loss of {_points(policy.margin)} is not "
+            f"excluded ({span})"
+        )
     return GateVerdict.INCONCLUSIVE, (Reason(ReasonKind.MARGIN, text),)
 
 

@@ -10,6 +10,8 @@ from pytest_evo.gate import statistics
 from pytest_evo.gate.evidence import Evidence
 from pytest_evo.gate.values import Effect
 
+_MANY = 30  # further runs of each case, beyond which nobody should be sent
+
 
 def could_settle(evidence: Evidence, effect: Effect, rounds: int) -> bool:
     """Whether ``rounds`` further whole rounds can end in another verdict.
@@ -21,8 +23,8 @@ def could_settle(evidence: Evidence, effect: Effect, rounds: int) -> bool:
         return False
     have = evidence.rounds
     grown = (have + rounds) / have
-    half = (effect.high - effect.low) / 2
-    if effect.difference - half / sqrt(grown) > -evidence.policy.margin:
+    below = effect.difference - effect.low
+    if effect.difference - below / sqrt(grown) > -evidence.policy.margin:
         return True
     if effect.difference >= 0 or not 0 < effect.p < 1:
         return False
@@ -35,21 +37,25 @@ def what_settles(evidence: Evidence, effect: Effect | None) -> str:
     """One sentence for a report; empty where nothing was measured."""
     if effect is None:
         return ""
-    half = (effect.high - effect.low) / 2
     room = effect.difference + evidence.policy.margin
     if room <= 0:
         return (
             "the loss that was measured is larger than the margin: more rollouts will "
             "tell it from chance"
         )
-    grown = (half / room) ** 2
+    grown = ((effect.difference - effect.low) / room) ** 2
     if grown <= 1:
         return "a larger --budget-rollouts, so that suspected cases can be run again"
     cases = len(evidence.noisy)
     more = ceil((grown - 1) * evidence.rounds)
+    if more > _MANY:
+        return (
+            f"no number of runs worth its money ({more} more of each of the {cases} "
+            "noisy cases): the loss that was measured is close to the margin"
+        )
     arms = 1 if all(e.case.stored is not None for e in evidence.noisy) else 2
     return (
-        f"about {more} more runs of each of the {cases} noisy cases on either side "
-        f"({more * cases * arms} rollouts), or about {ceil((grown - 1) * cases)} more "
-        "cases"
+        f"about {more} more runs of each of the {cases} noisy cases"
+        f"{' on either side' if arms == 2 else ''} ({more * cases * arms} rollouts), "
+        f"or about {ceil((grown - 1) * cases)} more cases"
     )

@@ -165,12 +165,15 @@ def paired_interval(
     Two pairs that were never seen are added, one for and one against, so that a few
     equal pairs do not prove silence. Of single rollouts that pass or fail this is the
     adjusted Wald interval of Bonett and Price (2012); with ``repeats`` rollouts behind
-    each side the added pairs are smaller by their root.
+    each side the added pairs are smaller by their root. Where most pairs differ, as
+    graded scores do, the noise shows itself: then they are as large as the largest.
     """
     if not differences:
         return -1.0, 1.0
     count = len(differences) + 2
-    extra = 1 / sqrt(max(1.0, repeats))
+    sizes = [abs(d) for d in differences if abs(d) > EPSILON]
+    graded = 2 * len(sizes) > len(differences)
+    extra = max(sizes) if graded else 1 / sqrt(max(1.0, repeats))
     values = [*differences, extra, -extra]
     centre = fsum(values) / count
     variance = fsum((value - centre) ** 2 for value in values) / count

@@ -149,7 +149,7 @@ class GatePolicy:
     rollouts: int | None = None
     tokens: int | None = None
     usd: float | None = None
-    confirm: tuple[int, int] = (4, 8)
+    confirm: tuple[int, int] = (4, 12)
     more_rounds: int = 3
     retries: int = 1
     named: int = 10

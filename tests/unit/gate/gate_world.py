@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from random import Random
 
+from pytest_evo.gate.decision import NO_CHANGE
 from pytest_evo.gate.planner import Planner
 from pytest_evo.gate.values import Arm
 from pytest_evo.gate.values import Ask
@@ -18,6 +19,7 @@ from pytest_evo.gate.values import Observation
 from pytest_evo.models import Outcome
 
 World = Callable[[Ask], Observation]
+DEFAULT = GatePolicy()
 
 
 def seen(
@@ -34,14 +36,14 @@ def seen(
 
 
 def always(
-    head: Mapping[str, Outcome] = {},
-    base: Mapping[str, Outcome] = {},
+    head: Mapping[str, Outcome] | None = None,
+    base: Mapping[str, Outcome] | None = None,
     **more: object,
 ) -> World:
     """Every case passes, but for those that are named with another outcome."""
 
     def run(ask: Ask) -> Observation:
-        told = head if ask.arm is Arm.HEAD else base
+        told = (head if ask.arm is Arm.HEAD else base) or {}
         return seen(ask, told.get(ask.case, Outcome.PASSED), **more)
 
     return run
@@ -71,8 +73,8 @@ def cases_of(count: int, **more: object) -> list[GateCase]:
 def drive(
     cases: Iterable[GateCase],
     world: World,
-    policy: GatePolicy = GatePolicy(),
-    change: Change = Change(),
+    policy: GatePolicy = DEFAULT,
+    change: Change = NO_CHANGE,
     *,
     base_arm: bool = True,
     flying: int = 1,

@@ -95,9 +95,7 @@ def test_exchange_without_rollouts_says_nothing():
 def test_sign_flip_equals_enumeration(values):
     moved = [value for value in values if value]
     signs = product([1, -1], repeat=len(moved))
-    sums = [
-        sum(s * abs(v) for s, v in zip(row, moved, strict=True)) for row in signs
-    ]
+    sums = [sum(s * abs(v) for s, v in zip(row, moved, strict=True)) for row in signs]
     expected = sum(total <= sum(moved) + 1e-9 for total in sums) / len(sums)
     assert statistics.sign_flip(values, Random(0)) == pytest.approx(expected)
 
@@ -147,6 +145,14 @@ def test_interval_of_few_equal_pairs_stays_wide():
     assert high > 0.2
 
 
+def test_interval_of_graded_scores_is_as_wide_as_they_vary():
+    rng = Random(1)
+    values = [rng.gauss(-0.05, 0.05) for _ in range(60)]
+    low, high = statistics.paired_interval(values, 0.90)
+    expected = scipy_stats.ttest_1samp(values, 0).confidence_interval(0.90)
+    assert (low, high) == pytest.approx((expected.low, expected.high), abs=0.006)
+
+
 @given(st.lists(st.floats(-1, 1), min_size=1, max_size=30))
 def test_interval_holds_the_mean(values):
     low, high = statistics.paired_interval(values, 0.90)
@@ -156,7 +162,9 @@ def test_interval_holds_the_mean(values):
 
 def test_ratio_interval_agrees_with_scipy():
     rng = Random(2)
-    pairs = [(base := rng.uniform(50, 150), base * rng.gauss(1.3, 0.2)) for _ in range(60)]
+    pairs = [
+        (base := rng.uniform(50, 150), base * rng.gauss(1.3, 0.2)) for _ in range(60)
+    ]
     low, high = statistics.bootstrap_ratio(pairs, 0.90, Random(0))
     columns = tuple(zip(*pairs, strict=True))
     expected = scipy_stats.bootstrap(
