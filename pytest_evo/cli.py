@@ -1,7 +1,7 @@
 """``pytest-evo``: look at runs, apply what they found, set a project up.
 
 Exit codes: 0 done, 1 it was looked at and something is wrong, 4 what was typed or
-configured has to change.
+configured has to change; ``gate`` has those of the gate.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from typing import NoReturn
 from typing import TypeAlias
 
 from pytest_evo.artifact.trees import restore
+from pytest_evo.cli_gate import add_gate_options
+from pytest_evo.cli_gate import decide_again
 from pytest_evo.errors import EvoError
 from pytest_evo.errors import UsageProblem
 from pytest_evo.models import CandidateId
@@ -112,6 +114,8 @@ def _parser() -> argparse.ArgumentParser:
     mend = add("repair", _repair, "make a damaged run usable again")
     export = add("export", _export, "copy a candidate's files into a new directory")
     add("doctor", _doctor, "check what pytest --evolve needs")
+    gate = add("gate", _gate, "decide a pull-request gate again, without running")
+    add_gate_options(gate)
     init = add("init", _init, "add [tool.pytest_evo] to pyproject.toml")
 
     a_run: dict[str, Any] = {
@@ -266,6 +270,12 @@ def _doctor(options: argparse.Namespace) -> int:
         _write([Line(visible(text), styles[finding.state])])
     _write([Line("all is well" if not problems else f"{problems} to be solved")])
     return WRONG if problems else OK
+
+
+def _gate(options: argparse.Namespace) -> int:
+    lines, code = decide_again(options)
+    _write(lines)
+    return code
 
 
 def _init(options: argparse.Namespace) -> int:
