@@ -38,7 +38,7 @@ MOST_FILES = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Archive:
+class Versions:
     """The candidates' files: versions by hash, contents by theirs."""
 
     tree: Callable[[TreeHash], Tree]
@@ -61,21 +61,21 @@ class Briefing:
     """One node in the light of those before it."""
 
     evidence: Evidence
-    archive: Archive
+    versions: Versions
     newest: Node
     _paths: dict[str, str] = field(default_factory=dict)  # path -> blob
 
     @classmethod
-    def of(cls, nodes: Sequence[Node], archive: Archive) -> Briefing:
+    def of(cls, nodes: Sequence[Node], versions: Versions) -> Briefing:
         """A briefing on the last of the nodes, whose rollouts bring their details."""
         sources = Sources(
-            tree=archive.tree, schema=archive.schema, redact=archive.redact
+            tree=versions.tree, schema=versions.schema, redact=versions.redact
         )
         evidence = collect(nodes, (), sources)
         newest = evidence.nodes[-1]
-        entries = archive.tree(newest.candidate.tree).entries
+        entries = versions.tree(newest.candidate.tree).entries
         paths = {one.path: one.blob for one in entries if one.kind == "file"}
-        return cls(evidence, archive, newest, paths)
+        return cls(evidence, versions, newest, paths)
 
     @property
     def node(self) -> str:
@@ -155,7 +155,7 @@ class Briefing:
         rooms = share(sizes, budget)
         lines = []
         for (path, text), room in zip(contents.items(), rooms, strict=True):
-            kind = kind_of(self.archive.schema, path)
+            kind = kind_of(self.versions.schema, path)
             lines += [f"`{cell(path)}` ({kind}):", "", fenced(text, room), ""]
         others = [path for path in self._paths if path not in contents]
         if others:
@@ -164,10 +164,10 @@ class Briefing:
         return "\n".join(lines)
 
     def _content(self, path: str) -> str:
-        data = self.archive.blob(self._paths[path])
+        data = self.versions.blob(self._paths[path])
         if b"\0" in data[:8_000]:
             return f"[{len(data)} bytes that are no text]"
-        return self.archive.redact(data.decode("utf-8", "replace"))
+        return self.versions.redact(data.decode("utf-8", "replace"))
 
     def ground(self, cases: Collection[CaseId], traces: Sequence[Trace]) -> Ground:
         """What a diagnosis of these cases is checked against."""

@@ -22,8 +22,8 @@ from pytest_evo.diagnosis.asking import Answer
 from pytest_evo.diagnosis.asking import Asker
 from pytest_evo.diagnosis.asking import in_order
 from pytest_evo.diagnosis.asking import Question
-from pytest_evo.diagnosis.briefing import Archive
 from pytest_evo.diagnosis.briefing import Briefing
+from pytest_evo.diagnosis.briefing import Versions
 from pytest_evo.diagnosis.mara import as_diagnosis
 from pytest_evo.diagnosis.quality import class_faults
 from pytest_evo.diagnosis.quality import file_faults
@@ -82,7 +82,7 @@ class AcrossCases:
 
     Args:
         model: that plays all roles.
-        archive: the candidates' files.
+        versions: the candidates' files.
         objective: what the artifact is for.
         prompts: a directory with prompts of one's own.
 
@@ -93,20 +93,20 @@ class AcrossCases:
     def __init__(
         self,
         model: ChatModel,
-        archive: Archive,
+        versions: Versions,
         objective: str = "",
         prompts: Path | None = None,
     ) -> None:
         self._asker = Asker(model)
-        self._archive = archive
+        self._versions = versions
         self._prompts = Prompts(VARIABLES, prompts)
         self._system = self._prompts.render(
-            SYSTEM, objective=objective, declared=archive.declared()
+            SYSTEM, objective=objective, declared=versions.declared()
         )
 
     async def diagnose(self, nodes: Sequence[Node]) -> Diagnosed:
         """One diagnosis a group: defects before quirks, else in the order of cases."""
-        briefing = Briefing.of(nodes, self._archive)
+        briefing = Briefing.of(nodes, self._versions)
         failing = briefing.failing()
         if not failing:
             return Diagnosed()

@@ -12,8 +12,8 @@ from pytest_evo.diagnosis.asking import Answer
 from pytest_evo.diagnosis.asking import Asker
 from pytest_evo.diagnosis.asking import in_order
 from pytest_evo.diagnosis.asking import Question
-from pytest_evo.diagnosis.briefing import Archive
 from pytest_evo.diagnosis.briefing import Briefing
+from pytest_evo.diagnosis.briefing import Versions
 from pytest_evo.diagnosis.quality import faults_of
 from pytest_evo.diagnosis.readings import CaseReading
 from pytest_evo.diagnosis.rendering import cell
@@ -39,7 +39,7 @@ class CaseByCase:
 
     Args:
         model: that is asked, once or twice a case.
-        archive: the candidates' files.
+        versions: the candidates' files.
         objective: what the artifact is for.
         prompts: a directory with prompts of one's own.
 
@@ -50,23 +50,23 @@ class CaseByCase:
     def __init__(
         self,
         model: ChatModel,
-        archive: Archive,
+        versions: Versions,
         objective: str = "",
         prompts: Path | None = None,
     ) -> None:
         self._asker = Asker(model)
-        self._archive = archive
+        self._versions = versions
         self._prompts = Prompts(VARIABLES, prompts)
         self._system = self._prompts.render(
             SYSTEM,
             objective=objective,
-            declared=archive.declared(),
+            declared=versions.declared(),
             schema=json.dumps(schema_of(CaseReading)),
         )
 
     async def diagnose(self, nodes: Sequence[Node]) -> Diagnosed:
         """One diagnosis of each failing case, in the order the cases ran."""
-        briefing = Briefing.of(nodes, self._archive)
+        briefing = Briefing.of(nodes, self._versions)
         cases = briefing.failing()
         answers = await in_order([partial(self._read, briefing, one) for one in cases])
         found: list[Diagnosis] = []

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_evo.diagnosis.briefing import Archive
+from pytest_evo.diagnosis.briefing import Versions
 from pytest_evo.diagnosis.ecdysis import AcrossCases
 from pytest_evo.diagnosis.mara import CaseByCase
 from pytest_evo.diagnosis.none import NoDiagnosis
@@ -33,14 +33,14 @@ class Tools:
     """What a diagnoser that asks a model needs."""
 
     model: ChatModel
-    archive: Archive
+    versions: Versions
     objective: str = ""
     prompts: Path | None = None
 
 
 DIAGNOSERS: Mapping[str, Callable[[Tools], Diagnoser]] = {
-    "mara": lambda t: CaseByCase(t.model, t.archive, t.objective, t.prompts),
-    "ecdysis": lambda t: AcrossCases(t.model, t.archive, t.objective, t.prompts),
+    "mara": lambda t: CaseByCase(t.model, t.versions, t.objective, t.prompts),
+    "ecdysis": lambda t: AcrossCases(t.model, t.versions, t.objective, t.prompts),
 }
 _KNOWN = {NONE: None, **DIAGNOSERS}
 

@@ -12,7 +12,7 @@ from typing import Any
 from pytest_evo.artifact.blobs import MemoryBlobs
 from pytest_evo.chat import ChatReply
 from pytest_evo.chat import ChatRequest
-from pytest_evo.diagnosis.briefing import Archive
+from pytest_evo.diagnosis.briefing import Versions
 from pytest_evo.models import ArtifactSchema
 from pytest_evo.models import FileRule
 from pytest_evo.models import Kind
@@ -48,14 +48,14 @@ READING: dict[str, Any] = {
 }
 
 
-def archive(files: Mapping[str, bytes] = FILES, **changes: Any) -> Archive:
+def versions(files: Mapping[str, bytes] = FILES, **changes: Any) -> Versions:
     """Files of every candidate, whatever its tree is called."""
     blobs = MemoryBlobs()
     entries = tuple(
         TreeEntry(path, "file", blob=blobs.put(data), size=len(data))
         for path, data in files.items()
     )
-    return Archive(
+    return Versions(
         tree=lambda name: Tree(name, entries),
         blob=blobs.get,
         schema=changes.pop("schema", SCHEMA),

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from diagnosis_world import archive
 from diagnosis_world import group_answers
 from diagnosis_world import reading
 from diagnosis_world import scripted
+from diagnosis_world import versions
 
 from pytest_evo.chat import ChatRequest
 from pytest_evo.diagnosis.ecdysis import AcrossCases
@@ -24,13 +24,13 @@ class TestNone(DiagnoserContract):
 class TestCaseByCase(DiagnoserContract):
     @pytest.fixture
     def diagnoser(self) -> Diagnoser:
-        return CaseByCase(scripted(reading()), archive())
+        return CaseByCase(scripted(reading()), versions())
 
 
 class TestAcrossCases(DiagnoserContract):
     @pytest.fixture
     def diagnoser(self) -> Diagnoser:
-        return AcrossCases(scripted(group_answers), archive())
+        return AcrossCases(scripted(group_answers), versions())
 
 
 class TestModelThatFails(DiagnoserContract):
@@ -39,7 +39,7 @@ class TestModelThatFails(DiagnoserContract):
         def fail(request: ChatRequest) -> Exception:
             return ModelFailed("503, three times")
 
-        return CaseByCase(scripted(fail), archive())
+        return CaseByCase(scripted(fail), versions())
 
 
 class TestModelThatTalksNonsense(DiagnoserContract):
@@ -48,4 +48,4 @@ class TestModelThatTalksNonsense(DiagnoserContract):
         nonsense = reading(
             observation="it fails", quotes=["never said this"], file="../etc/passwd"
         )
-        return CaseByCase(scripted(nonsense), archive())
+        return CaseByCase(scripted(nonsense), versions())

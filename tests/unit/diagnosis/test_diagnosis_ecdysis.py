@@ -6,13 +6,13 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from diagnosis_world import archive
 from diagnosis_world import asked
 from diagnosis_world import classed
 from diagnosis_world import group
 from diagnosis_world import group_answers
 from diagnosis_world import READING
 from diagnosis_world import scripted
+from diagnosis_world import versions
 
 from pytest_evo.chat import ChatRequest
 from pytest_evo.diagnosis.ecdysis import AcrossCases
@@ -30,7 +30,7 @@ A, B, C = CASES
 
 
 def diagnose(model: Any, *nodes: Node) -> Diagnosed:
-    return asyncio.run(AcrossCases(model, archive()).diagnose(nodes))
+    return asyncio.run(AcrossCases(model, versions()).diagnose(nodes))
 
 
 def role(request: ChatRequest) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_evo.artifact.blobs import MemoryBlobs
 from pytest_evo.artifact.blobs import MemoryTrees
-from pytest_evo.diagnosis.briefing import Archive
+from pytest_evo.diagnosis.briefing import Versions
 from pytest_evo.diagnosis.ecdysis import AcrossCases
 from pytest_evo.diagnosis.mara import CaseByCase
 from pytest_evo.diagnosis.none import NoDiagnosis
@@ -30,8 +30,8 @@ from pytest_evo.testing.models import ScriptedModel
 
 
 def tools(prompts: Path | None = None) -> Tools:
-    archive = Archive(MemoryTrees().get, MemoryBlobs().get, ArtifactSchema("art"))
-    return Tools(ScriptedModel([]), archive, "objective", prompts)
+    versions = Versions(MemoryTrees().get, MemoryBlobs().get, ArtifactSchema("art"))
+    return Tools(ScriptedModel([]), versions, "objective", prompts)
 
 
 class Reader:
