@@ -2,18 +2,43 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
 
+from pytest_evo.diagnosis.briefing import Versions
 from pytest_evo.diagnosis.evidence import gather
 from pytest_evo.diagnosis.evidence import Sources
+from pytest_evo.diagnosis.none import NoDiagnosis
+from pytest_evo.engine.budget import Budget
 from pytest_evo.engine.parts import Gather
 from pytest_evo.evidence import Evidence
+from pytest_evo.llm.client import LiteLLMModel
 from pytest_evo.models import Attempt
 from pytest_evo.models import Case
 from pytest_evo.models import Node
+from pytest_evo.plugin import hooks
+from pytest_evo.plugin.rationing import RationedModel
 from pytest_evo.plugin.runfiles import RunFiles
 from pytest_evo.plugin.task import Task
+from pytest_evo.protocols import Diagnoser
+from pytest_evo.settings import Settings
+from pytest_evo.settings_model import ModelSettings
+from pytest_evo.strategies.diagnosers import choose_diagnoser
+from pytest_evo.strategies.diagnosers import DIAGNOSERS
+from pytest_evo.strategies.diagnosers import make_diagnoser
+from pytest_evo.strategies.diagnosers import model_name
+from pytest_evo.strategies.diagnosers import Tools
+from pytest_evo.strategies.diagnosers import WithDetails
+
+ROLE = "diagnoser"
+"""Under which the ledger counts what diagnoses cost."""
+
+
+# -- evidence ----------------------------------------------------------------------
 
 
 def gatherer(task: Task, files: RunFiles, redact: Callable[[str], str]) -> Gather:
@@ -31,3 +56,86 @@ def gatherer(task: Task, files: RunFiles, redact: Callable[[str], str]) -> Gathe
         return Evidence()
 
     return nothing if task.proposer_name == "search" else collect
+
+
+# -- diagnoses ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The diagnoser of a run, and the model that it asks, if it asks one."""
+
+    diagnoser: Diagnoser
+    model: LiteLLMModel | None = None
+
+    def close(self) -> None:
+        """End what is still being asked."""
+        if self.model is not None:
+            self.model.close()
+
+
+def open_reading(
+    task: Task,
+    files: RunFiles,
+    redact: Callable[[str], str],
+    budget: Callable[[], Budget | None],
+) -> Reading:
+    """Make the diagnoser, and ask its model for a first word.
+
+    Raises:
+        UsageProblem: a setting, a prompt, the model's name or its key has to change;
+            nothing was spent on rollouts.
+    """
+    settings = task.settings
+    name = choose_diagnoser(settings, task.proposer_name)
+    made = hooks.make_diagnoser(task.config, name)
+    if made is not None:
+        return Reading(WithDetails(made, files.rollouts.detail))
+    model = _model(settings, redact) if name in DIAGNOSERS else None
+
+    def tools() -> Tools:
+        assert model is not None
+        return Tools(
+            RationedModel(model, ROLE, budget),
+            Versions(files.trees.get, files.blobs.get, task.schema, redact),
+            settings.objective,
+            _prompts(settings, task.config.rootpath),
+        )
+
+    diagnoser = make_diagnoser(name, tools)
+    if model is not None:
+        model.probe()
+    if isinstance(diagnoser, NoDiagnosis):
+        return Reading(diagnoser)
+    return Reading(WithDetails(diagnoser, files.rollouts.detail), model)
+
+
+def _model(settings: Settings, redact: Callable[[str], str]) -> LiteLLMModel:
+    name = model_name(settings)
+    assert name is not None
+    options = _options(settings)
+    variable = options.api_key_env
+    return LiteLLMModel(
+        name,
+        options,
+        rng=Random(settings.seed),
+        key=None if variable is None else os.environ.get(variable),
+        hide=redact,
+    )
+
+
+def _options(settings: Settings) -> ModelSettings:
+    """How the model is reached: prices of another model are not taken over."""
+    if settings.diagnosis_options is not None:
+        return settings.diagnosis_options
+    options = settings.model_options
+    if settings.diagnosis_model in (None, settings.model):
+        return options
+    unknown = {"input_usd": None, "cached_usd": None, "output_usd": None}
+    return options.model_copy(update=unknown)
+
+
+def _prompts(settings: Settings, rootdir: Path) -> Path | None:
+    if settings.diagnosis_prompts is None:
+        return None
+    return rootdir / settings.diagnosis_prompts

@@ -13,7 +13,9 @@ from pathlib import Path
 
 from pytest_evo.artifact.workshop import DirectoryWorkshop
 from pytest_evo.diagnosis.evidence import write_evidence
+from pytest_evo.diagnosis.none import NoDiagnosis
 from pytest_evo.engine.baseline import estimate
+from pytest_evo.engine.budget import Budget
 from pytest_evo.engine.draws import SeededDraws
 from pytest_evo.engine.loop import Loop
 from pytest_evo.engine.loop import Prospect
@@ -32,6 +34,7 @@ from pytest_evo.plugin import hooks
 from pytest_evo.plugin import planning
 from pytest_evo.plugin import runfiles
 from pytest_evo.plugin.announcing import Header
+from pytest_evo.plugin.diagnosing import Reading
 from pytest_evo.plugin.isolating import Calibration
 from pytest_evo.plugin.observing import RunObserver
 from pytest_evo.plugin.pools.base import Pool
@@ -42,7 +45,6 @@ from pytest_evo.plugin.runfiles import RunFiles
 from pytest_evo.plugin.scratch import scratch_directory
 from pytest_evo.plugin.task import Task
 from pytest_evo.plugin.terminal import LiveDisplay
-from pytest_evo.protocols import Diagnoser
 from pytest_evo.publish import apply_candidate
 from pytest_evo.publish import publish
 from pytest_evo.publish import Published
@@ -50,7 +52,6 @@ from pytest_evo.reports.console import Line
 from pytest_evo.settings import Settings
 from pytest_evo.store.disk import failed
 from pytest_evo.store.view import load_run
-from pytest_evo.strategies.presets import make_diagnoser
 from pytest_evo.strategies.presets import make_strategy
 
 LEAST_POPULATION = 3
@@ -76,6 +77,7 @@ class Evolution:
         self._loop: Loop | None = None
         self._stop_early = False
         self._redaction = Redaction({})
+        self._reading = Reading(NoDiagnosis())
         self.published: Published | None = None
         self.applied = False
         self.run_id = ""
@@ -158,12 +160,15 @@ class Evolution:
         own = runfiles.own_folders(self._config.rootpath, settings)
         pool.configure(covered=[*own, str(workspaces.resolve())])
         try:
+            self._reading = diagnosing.open_reading(
+                self._task, files, self._redaction.text, self._budget
+            )
             workshop = self._workshop(workspaces, files)
             parts = Parts(
                 evaluator=hooks.make_evaluator(self._config) or pool,
                 workshop=workshop,
                 proposer=self._task.proposer,
-                diagnoser=self._diagnoser(settings),
+                diagnoser=self._reading.diagnoser,
                 strategy=self._strategy(settings),
                 journal=files.journal,
                 rollouts=files.rollouts,
@@ -188,6 +193,7 @@ class Evolution:
             ).announce
             return self._loop_to_end(self._loop, settings, files, header)
         finally:
+            self._reading.close()
             shutil.rmtree(workspaces, ignore_errors=True)
 
     def _loop_to_end(
@@ -263,9 +269,8 @@ class Evolution:
             f"{settings.strategy!r}; return a pytest_evo.engine.parts.Strategy"
         )
 
-    def _diagnoser(self, settings: Settings) -> Diagnoser:
-        name = settings.diagnoser
-        return hooks.make_diagnoser(self._config, name) or make_diagnoser(name)
+    def _budget(self) -> Budget | None:
+        return None if self._loop is None else self._loop.budget
 
     # -- what a person sees -------------------------------------------------------
 
