@@ -72,6 +72,7 @@ class CaseEvidence:
         self.case = case
         self.all: list[Observation] = []  # attempts that were retried too
         self._last: dict[tuple[Arm, int], Observation] = {}
+        self._pairs: dict[tuple[Stage, ...], list[Pair]] = {}  # asked for since
 
     def add(self, observation: Observation) -> None:
         """Take an observation; a later attempt replaces an earlier one."""
@@ -79,6 +80,7 @@ class CaseEvidence:
         key = observation.arm, observation.repeat
         if key not in self._last or self._last[key].attempt <= observation.attempt:
             self._last[key] = observation
+        self._pairs.clear()
 
     def seen(self, arm: Arm, *stages: Stage) -> list[Observation]:
         """Last attempts of an arm by repeat; of all stages where none is named."""
@@ -87,6 +89,11 @@ class CaseEvidence:
 
     def pairs(self, *stages: Stage) -> list[Pair]:
         """The measured pairs of these stages, by repeat."""
+        if stages not in self._pairs:
+            self._pairs[stages] = self._paired(stages)
+        return self._pairs[stages]
+
+    def _paired(self, stages: tuple[Stage, ...]) -> list[Pair]:
         stored = self.case.stored is not None
         found = []
         for head in self.seen(Arm.HEAD, *stages):

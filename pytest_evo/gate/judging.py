@@ -8,10 +8,12 @@ chance.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import replace
 from math import fsum
+from math import sqrt
 from random import Random
 
 from pytest_evo.gate import statistics
@@ -93,45 +95,49 @@ def judge_suspects(evidence: Evidence) -> SuspectTest:
     suspects = evidence.suspects
     if not suspects:
         return SuspectTest()
-    policy = evidence.policy
     rounds = {e.case.id: evidence.confirmations(e) for e in suspects}
-    stored = [e.case.id for e in suspects if not e.seen(Arm.BASE, Stage.CONFIRMATION)]
-    ones: list[float] = []
-    for e in suspects:
-        first, second = rounds[e.case.id]
-        if not second:
-            ones.append(1.0)
-        else:
-            stratum = _stratum(e, [*first, *second])
-            ones.append(
-                statistics.exchange_p([stratum], rng(policy, f"case:{e.case.id}"))
-            )
+    stored = any(not e.seen(Arm.BASE, Stage.CONFIRMATION) for e in suspects)
+    ones = [_one_by_itself(evidence, e, *rounds[e.case.id]) for e in suspects]
     # Stored counts took part in the suspicion; Holm over all cases pays for that.
     family = len(evidence.noisy) if stored else len(suspects)
-    adjusted = statistics.holm(ones, family)
     by_case = tuple(
-        (e.case.id, p, q) for e, p, q in zip(suspects, ones, adjusted, strict=True)
+        (e.case.id, p, adjusted)
+        for e, p, adjusted in zip(
+            suspects, ones, statistics.holm(ones, family), strict=True
+        )
     )
     if stored:
         return SuspectTest(by_case=by_case, together=False)
-    parts = [
-        statistics.exchange_p(
-            [_stratum(e, rounds[e.case.id][index]) for e in suspects],
-            rng(policy, f"round:{index}"),
-        )
-        for index in (0, 1)
-    ]
-    p = statistics.combine(
-        [(p, size**0.5) for p, size in zip(parts, policy.confirm, strict=True)]
-    )
-    losses = [(e.case.weight, _mean_difference(rounds[e.case.id])) for e in suspects]
+    moves = {e.case.id: _mean_difference(rounds[e.case.id]) for e in suspects}
     weight = fsum(e.case.weight for e in evidence.measured)
+    loss = fsum(e.case.weight * moves[e.case.id] for e in suspects)
     return SuspectTest(
-        p=p,
-        loss=fsum(w * d for w, d in losses) / weight if weight else 0.0,
-        mean=fsum(d for _, d in losses) / len(losses),
+        p=_all_together(evidence, rounds),
+        loss=loss / weight if weight else 0.0,
+        mean=fsum(moves.values()) / len(moves),
         by_case=by_case,
     )
+
+
+def _one_by_itself(
+    evidence: Evidence, e: CaseEvidence, first: list[Pair], second: list[Pair]
+) -> float:
+    if not second:
+        return 1.0
+    stratum = _stratum(e, [*first, *second])
+    return statistics.exchange_p([stratum], rng(evidence.policy, f"case:{e.case.id}"))
+
+
+def _all_together(
+    evidence: Evidence, rounds: Mapping[CaseId, tuple[list[Pair], list[Pair]]]
+) -> float:
+    policy = evidence.policy
+    parts = []
+    for index, size in enumerate(policy.confirm):
+        strata = [_stratum(e, rounds[e.case.id][index]) for e in evidence.suspects]
+        p = statistics.exchange_p(strata, rng(policy, f"round:{index}"))
+        parts.append((p, sqrt(size)))
+    return statistics.combine(parts)
 
 
 def _stratum(evidence: CaseEvidence, pairs: Sequence[Pair]) -> statistics.Stratum:

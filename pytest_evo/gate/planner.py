@@ -74,6 +74,7 @@ class Planner:
         self._repeats: dict[tuple[CaseId, Arm], int] = {}
         self._stopped = ""
         self._runs: dict[CaseId, GateCase] = {}  # whose first pair is planned
+        self._first_cost = 0
         self._tokens = 0
         self._usd = 0.0
         heaviest = max((case.weight for case in self._cases), default=0.0)
@@ -96,8 +97,7 @@ class Planner:
         """Rollouts that may be asked for in all, retries included."""
         if self._policy.rollouts is not None:
             return self._policy.rollouts
-        twice = sum(len(self._arms(case)) for case in self._runs.values())
-        return twice + max(LEAST_ALLOWANCE, 2 * len(self._runs))
+        return self._first_cost + max(LEAST_ALLOWANCE, 2 * len(self._runs))
 
     @property
     def asked(self) -> int:
@@ -213,6 +213,7 @@ class Planner:
 
     def _first_pairs(self, cases: Sequence[GateCase]) -> list[tuple[Ask, ...]]:
         self._runs.update({case.id: case for case in cases})
+        self._first_cost += sum(len(self._arms(case)) for case in cases)
         self._early.plan([case for case in cases if counts(case, self._policy)])
         return [self._pair(case, Stage.FIRST, self._arms(case)) for case in cases]
 

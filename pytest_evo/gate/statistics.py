@@ -210,9 +210,9 @@ class Bettor:
     """Bets against "no case is worse", one difference in [-1, 1] after the other.
 
     He stakes a fixed share of his money on every next difference being negative, and
-    does so three times side by side: a quarter, a half, three quarters. If differences are at
-    least 0 in expectation, whatever came before, ``wealth`` reaches 1 / alpha with a
-    chance of at most alpha, however often one looks (Ville's inequality).
+    does so three times side by side: a quarter, a half, three quarters. If differences
+    are at least 0 in expectation, whatever came before, ``wealth`` reaches 1 / alpha
+    with a chance of at most alpha, however often one looks (Ville's inequality).
     """
 
     def __init__(self) -> None:
