@@ -12,10 +12,12 @@ import io
 import os
 import stat
 from collections.abc import Iterable
+from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import field
 from pathlib import Path
+from typing import TypeAlias
 
 from pytest_evo.artifact.blobs import BlobStore
 from pytest_evo.artifact.globs import covers
@@ -33,12 +35,16 @@ __all__ = [
     "Change",
     "changes",
     "diff",
+    "Facts",
+    "facts_of",
     "is_left_out",
+    "Known",
     "left_out",
     "make_tree",
     "remove",
     "restore",
     "snapshot",
+    "write_entry",
 ]
 
 _BY_DIRECTORY = os.open in os.supports_dir_fd and os.scandir in os.supports_fd
@@ -89,6 +95,28 @@ def left_out(directory: Path) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
+# -- facts ---------------------------------------------------------------------------
+
+Facts: TypeAlias = tuple[int, ...]
+"""What tells one file from any other and from its own later content."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A file whose content was read, with its facts at that time."""
+
+    facts: Facts
+    entry: TreeEntry
+
+
+def facts_of(status: os.stat_result) -> Facts:
+    """Facts of a name on disk; of a folder, those that tell it from another folder."""
+    facts = (status.st_mode, status.st_ino, status.st_dev)
+    if stat.S_ISDIR(status.st_mode):
+        return facts
+    return (*facts, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
 # -- directory to tree ---------------------------------------------------------------
 
 
@@ -99,6 +127,7 @@ def snapshot(
     include: Sequence[str] = (),
     max_bytes: int | None = None,
     max_files: int | None = None,
+    known: Mapping[str, Known] | None = None,
 ) -> Tree:
     """Read a directory as a tree; with limits, nothing is stored before they hold.
 
@@ -108,12 +137,13 @@ def snapshot(
         include: globs that narrow the tree; empty means everything.
         max_bytes: of all files together.
         max_files: files, folders and links together.
+        known: files that need not be read where their facts are still these.
 
     Raises:
         ArtifactProblem: a limit, a link that leads out, a pipe, socket or device, a
             name that is not UTF-8, or something that cannot be read.
     """
-    reader = _Reader(blobs, tuple(include), max_bytes, max_files)
+    reader = _Reader(blobs, tuple(include), max_bytes, max_files, known or {})
     try:
         handle = os.open(directory, _READ | os.O_DIRECTORY) if _BY_DIRECTORY else None
     except OSError as error:
@@ -130,6 +160,7 @@ class _Reader:
     include: tuple[str, ...]
     max_bytes: int | None
     max_files: int | None
+    known: Mapping[str, Known]
     entries: list[TreeEntry] = field(default_factory=list)
     pending: dict[str, bytes] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)
@@ -183,6 +214,10 @@ class _Reader:
         elif kind == "file":
             self._check_mode(path, facts.st_mode, 0o400)
             self._check_bytes(path, facts.st_size)
+            if path in self.known and self.known[path].facts == facts_of(facts):
+                self.total += facts.st_size
+                self._add(self.known[path].entry)
+                return
             self._file(path, os.open(where, _READ, dir_fd=handle))
         else:
             raise ArtifactProblem(
@@ -311,7 +346,7 @@ def restore(tree: Tree, blobs: BlobStore, destination: Path) -> None:
     base = str(destination)
     try:
         for entry in tree.entries:
-            _write(entry, blobs, f"{base}/{entry.path}")
+            write_entry(entry, blobs, f"{base}/{entry.path}")
         for entry in reversed(tree.entries):
             if entry.kind == "dir" and entry.mode != 0o700:
                 os.chmod(f"{base}/{entry.path}", entry.mode)  # noqa: PTH101, speed
@@ -320,7 +355,8 @@ def restore(tree: Tree, blobs: BlobStore, destination: Path) -> None:
         raise
 
 
-def _write(entry: TreeEntry, blobs: BlobStore, path: str) -> None:
+def write_entry(entry: TreeEntry, blobs: BlobStore, path: str) -> None:
+    """Write one name of a tree to a path that does not exist yet."""
     try:
         if entry.kind == "dir":
             os.mkdir(path, 0o700)  # noqa: PTH102, speed

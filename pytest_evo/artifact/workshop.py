@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,10 +15,12 @@ from pytest_evo.artifact.blobs import TreeStore
 from pytest_evo.artifact.checks import check_tree
 from pytest_evo.artifact.checks import knob_value
 from pytest_evo.artifact.checks import refuse
+from pytest_evo.artifact.folders import Folders
+from pytest_evo.artifact.folders import look
 from pytest_evo.artifact.trees import changes
+from pytest_evo.artifact.trees import Known
 from pytest_evo.artifact.trees import make_tree
 from pytest_evo.artifact.trees import remove
-from pytest_evo.artifact.trees import restore
 from pytest_evo.artifact.trees import snapshot
 from pytest_evo.errors import ArtifactProblem
 from pytest_evo.errors import ProposalRefused
@@ -70,6 +73,8 @@ class DirectoryWorkshop:
         self._user_check = user_check
         self._knobs: dict[TreeHash, tuple[KnobValue, ...]] = {}
         root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._folders = Folders(root / "left", blobs)
+        self._filled: dict[ProposalKey, Mapping[str, Known]] = {}
 
     # -- versions --------------------------------------------------------------------
 
@@ -125,7 +130,8 @@ class DirectoryWorkshop:
         workspace = self._workspace(key)
         remove(workspace)  # of a session that was killed
         workspace.mkdir(mode=0o700)
-        restore(self.tree(base), self._blobs, workspace / "artifact")
+        version = self.tree(base)
+        self._filled[key] = self._folders.fill(workspace / "artifact", version)
         folder = workspace / "evidence"
         folder.mkdir()
         if self._write_evidence is not None and evidence is not None:
@@ -143,20 +149,23 @@ class DirectoryWorkshop:
                 a check of the user's.
         """
         try:
-            return self._close(self._workspace(key) / "artifact", base, answer)
+            return self._close(key, base, answer)
         finally:
             self.discard(key)
 
     def discard(self, key: ProposalKey) -> None:
         """Remove a workspace whose proposal failed; a missing one is fine."""
+        self._filled.pop(key, None)
         remove(self._workspace(key))
 
     def _workspace(self, key: ProposalKey) -> Path:
         return self._root / f"{key.iteration:04}-{key.step}-{key.attempt}"
 
-    def _close(self, folder: Path, base: TreeHash, answer: Proposal | str) -> Edit:
+    def _close(self, key: ProposalKey, base: TreeHash, answer: Proposal | str) -> Edit:
+        folder = self._workspace(key) / "artifact"
         old = self.tree(base)
-        new = self._read(folder)
+        new = self._read(folder, self._filled.get(key))
+        seen = look(folder)
         changed = changes(old, new)
         if old.hash == new.hash or not changed:
             raise ProposalRefused(
@@ -166,9 +175,10 @@ class DirectoryWorkshop:
         changelog, warnings = _changelog(dict(changed), answer)
         if self._user_check is not None:
             refuse(list(self._user_check(folder)))
+        self._folders.take(folder, new, seen)
         return Edit(self.register(new), changelog, warnings)
 
-    def _read(self, folder: Path) -> Tree:
+    def _read(self, folder: Path, known: Mapping[str, Known] | None) -> Tree:
         if folder.is_symlink() or not folder.is_dir():
             raise ProposalRefused(
                 "The folder artifact/ is gone or was replaced. Edit the files in it."
@@ -179,6 +189,7 @@ class DirectoryWorkshop:
                 self._blobs,
                 max_bytes=self._schema.max_bytes,
                 max_files=self._schema.max_files,
+                known=known,
             )
         except ArtifactProblem as error:
             raise ProposalRefused(f"The edit is not evaluated:\n- {error}") from error
