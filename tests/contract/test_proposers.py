@@ -1,14 +1,23 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from pytest_evo.chat import ChatReply
+from pytest_evo.chat import Finish
+from pytest_evo.chat import ToolCall
 from pytest_evo.models import ChangelogEntry
 from pytest_evo.models import Proposal
+from pytest_evo.models import Usage
+from pytest_evo.proposers.llm.proposer import LlmProposer
 from pytest_evo.proposers.patches import load_patch
 from pytest_evo.proposers.patches import parse_diff
 from pytest_evo.proposers.scripted import FunctionProposer
 from pytest_evo.proposers.scripted import PatchProposer
 from pytest_evo.proposers.search import SearchProposer
+from pytest_evo.settings_model import ModelSettings
+from pytest_evo.testing.models import ScriptedModel
 from pytest_evo.testing.proposer_contract import ProposerContract
 
 
@@ -58,3 +67,20 @@ class TestAsyncFunction(ProposerContract):
             return Proposal((ChangelogEntry("prompt.md", "says more"),))
 
         return FunctionProposer(propose)
+
+
+class TestLlm(ProposerContract):
+    @pytest.fixture
+    def proposer(self):
+        def answer(request):
+            if "is changed" in request.messages[-1].text:
+                entry = {"file": "pipeline.toml", "reason": "says more"}
+                return said("finish", changelog=[entry])
+            new = "# start\n# one more\n"
+            return said("edit_file", path="pipeline.toml", old="# start\n", new=new)
+
+        def said(name, **arguments):
+            call = ToolCall("call_1", name, json.dumps(arguments))
+            return ChatReply("", Finish.TOOLS, (call,), Usage(1, 100, 0, 10))
+
+        return LlmProposer(ScriptedModel(answer), ModelSettings())
