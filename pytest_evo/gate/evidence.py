@@ -220,7 +220,8 @@ class Evidence:
             if any(o.surprise for o in evidence.all):
                 return f"{name} opened a changed file, and was not known to"
             first = evidence.first
-            if first is not None and first.fell(self.policy.flip_drop):
+            repeats = evidence.case.deterministic is not False and evidence.local
+            if repeats and first is not None and first.fell(self.policy.flip_drop):
                 return f"{name} came out worse, and opens no changed file"
         return ""
 
@@ -342,12 +343,14 @@ class Evidence:
 
     @cached_property
     def still_suspect(self) -> tuple[CaseEvidence, ...]:
-        """Suspects that came out worse in the first round of confirmation too."""
-        return tuple(
-            e
+        """Suspects that were worse in the first round too, worst first again."""
+        sums = {
+            e.case.id: sum(pair.difference for pair in self.confirmations(e)[0])
             for e in self.suspects
-            if sum(pair.difference for pair in self.confirmations(e)[0]) < -EPSILON
-        )
+        }
+        found = [e for e in self.suspects if sums[e.case.id] < -EPSILON]
+        found.sort(key=lambda e: (not e.case.must_pass, sums[e.case.id]))
+        return tuple(found)
 
     # -- whole rounds --------------------------------------------------------------
 

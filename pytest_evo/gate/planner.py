@@ -32,7 +32,7 @@ from pytest_evo.gate.values import Observation
 from pytest_evo.gate.values import Stage
 from pytest_evo.models import CaseId
 
-LEAST_ALLOWANCE = 100
+LEAST_ALLOWANCE = 120
 """Rollouts that a small suite may spend on confirmations and further rounds."""
 
 

@@ -236,6 +236,22 @@ def test_second_round_looks_only_at_who_is_still_worse():
     assert runs == {"test_001": 24, "test_002": 8}
 
 
+def test_scarce_confirmations_go_to_the_worst():
+    def world(ask: Ask):  # four that wobble, and one that is broken for good
+        head, index = ask.arm is Arm.HEAD, int(ask.case[-3:])
+        wobbles = index < 4 and ask.repeat in (0, 2)
+        bad = head and (wobbles or index == 4)
+        return seen(ask, FAILED if bad else Outcome.PASSED, network=True)
+
+    policy = GatePolicy(rollouts=40 + 5 * 8 + 24, minimal_effect=1.0)
+    decision, planner = drive(cases_of(20), world, policy)
+    runs = Counter(
+        o.case for o in planner.observations if o.stage is Stage.CONFIRMATION
+    )
+    assert runs["test_004"] == 32
+    assert decision.verdict is GateVerdict.REGRESSED
+
+
 def test_must_pass_case_counts_alone_without_holm():
     def world(ask: Ask):  # eight steady suspects and one that fails half of the time
         index = int(ask.case[-3:])
@@ -489,6 +505,17 @@ def test_surprise_in_a_spot_check_turns_the_saving_off():
     decision, planner = drive(cases, world)
     assert len({o.case for o in planner.observations}) == 55
     assert spot in decision.saving_off
+
+
+def test_flip_in_a_spot_check_turns_the_saving_off_unless_the_case_is_noisy():
+    far = [GateCase(f"far_{i}", reached=False) for i in range(50)]
+    spot = next(a.case for a in Planner(far, GatePolicy()).next(2))
+    for network, runs in [(False, 50), (True, 5)]:
+        world = always(head={spot: FAILED}, network=network)
+        decision, planner = drive(far, world)
+        assert len({o.case for o in planner.observations}) == runs
+        assert bool(decision.saving_off) is not network
+        assert decision.verdict is GateVerdict.REGRESSED
 
 
 # -- a stored baseline -------------------------------------------------------------
