@@ -157,6 +157,12 @@ class Repository:
                 return next(self.contents(commit, [entry]))
         return None
 
+    def tracked(self, folder: str) -> tuple[str, ...]:
+        """Files below a folder that git knows, of the working tree's index."""
+        done = self._git("ls-files", "-z", "--cached", "--", folder or ".")
+        names = done.stdout.decode(errors="surrogateescape").split("\0")
+        return tuple(sorted({name for name in names if name}))
+
     def untracked(self, folder: str) -> tuple[str, ...]:
         """Files below a folder that git does not know, ignored ones too."""
         done = self._git("ls-files", "-z", "--others", "--", folder)

@@ -51,6 +51,7 @@ class GateRecord:
     observations: tuple[Observation, ...] = ()
     base_commit: str = ""
     base_tree: str = ""
+    arm: str = "artifact"  # or "tree": the base's whole project
     isolation: str = ""
     stopped: str = ""  # why the plan ended before its end
     notes: tuple[str, ...] = ()

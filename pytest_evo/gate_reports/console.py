@@ -16,6 +16,7 @@ from pytest_evo.gate_reports.words import runs_text
 from pytest_evo.gate_reports.words import score_text
 from pytest_evo.gate_reports.words import shown_rows
 from pytest_evo.gate_reports.words import suite_lines
+from pytest_evo.gate_reports.words import unreached_text
 from pytest_evo.gate_reports.words import WORSE
 from pytest_evo.reports.console import Line
 from pytest_evo.reports.text import visible
@@ -98,18 +99,12 @@ def _colour(row: CaseRow) -> str:
 def _suite(decision: GateDecision) -> list[Line]:
     lines = []
     for title, cases in suite_lines(decision):
-        lines.append(Line(f"{len(cases)} cases {title}:"))
+        lines.append(Line(f"{title}:"))
         lines += [Line(f"  {visible(case)}") for case in cases[:SHOWN_NAMES]]
         if len(cases) > SHOWN_NAMES:
             lines.append(Line(f"  and {len(cases) - SHOWN_NAMES} more"))
-    if decision.unreached:
-        lines.append(
-            Line(
-                f"{len(decision.unreached)} cases open none of the changed files: "
-                "unchanged, not run"
-            )
-        )
-    return lines
+    unreached = unreached_text(decision)
+    return [*lines, Line(unreached)] if unreached else lines
 
 
 def _spent(decision: GateDecision, record: GateRecord) -> str:

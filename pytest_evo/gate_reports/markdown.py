@@ -22,6 +22,7 @@ from pytest_evo.gate_reports.words import runs_text
 from pytest_evo.gate_reports.words import score_text
 from pytest_evo.gate_reports.words import shown_rows
 from pytest_evo.gate_reports.words import suite_lines
+from pytest_evo.gate_reports.words import unreached_text
 from pytest_evo.reports.text import code
 from pytest_evo.reports.text import plain
 
@@ -101,16 +102,12 @@ def _table(title: str, rows: Sequence[CaseRow], shown: int) -> str:
 def _suite(decision: GateDecision) -> str:
     lines = []
     for title, cases in suite_lines(decision):
-        lines.append(f"**{len(cases)} cases {title}:**\n")
+        lines.append(f"**{title}:**\n")
         lines += [f"- {code(case, 200)}" for case in cases[:SHOWN_NAMES]]
         if len(cases) > SHOWN_NAMES:
             lines.append(f"- and {len(cases) - SHOWN_NAMES} more")
         lines.append("")
-    if decision.unreached:
-        lines.append(
-            f"{len(decision.unreached)} cases open none of the changed files: "
-            "unchanged, not run."
-        )
+    lines.append(unreached_text(decision))
     return "\n".join(lines).strip()
 
 

@@ -11,6 +11,7 @@ from pytest_evo.gate.values import CaseStatus
 from pytest_evo.gate.values import GateDecision
 from pytest_evo.gate.values import GateVerdict
 from pytest_evo.gate.values import LimitCheck
+from pytest_evo.reports.console import count
 
 HEADLINES: Mapping[GateVerdict, str] = {
     GateVerdict.REGRESSED: "regressed: this change makes the artifact worse",
@@ -85,13 +86,21 @@ def limit_text(check: LimitCheck) -> str:
     )
 
 
+def unreached_text(decision: GateDecision) -> str:
+    """How many cases were not run because the change cannot reach them."""
+    if not decision.unreached or not decision.change.files:
+        return ""
+    cases = count(len(decision.unreached), "case")
+    return f"{cases} cannot open a changed file: unchanged, not run"
+
+
 def suite_lines(decision: GateDecision) -> list[tuple[str, Sequence[str]]]:
-    """What changed in the suite: a title, and the cases."""
+    """What changed in the suite: a title with the number, and the cases."""
     change = decision.change
     gone = [row.id for row in change.removed if row.passed]
     failing = [row.id for row in change.removed if not row.passed]
     return [
-        (title, cases)
+        (f"{count(len(cases), 'case')} {title}", cases)
         for title, cases in (
             ("removed, and they passed before", gone),
             ("removed, and they failed before", failing),
@@ -121,12 +130,7 @@ def next_steps(decision: GateDecision, record: GateRecord) -> list[str]:
         not record.policy.accept_removed
     ):
         steps.append("to let the removed cases go: --evo-accept-removed")
-    if decision.change.project_files and record.base_commit:
-        steps.append(
-            "project code changed too, and both sides ran this change's; to compare "
-            "with all of the base's: --evo-gate-arm=tree"
-        )
-    if decision.unreached:
+    if decision.unreached and decision.change.files:
         steps.append("to run the cases that the change cannot reach: --evo-gate-all")
     if decision.verdict is GateVerdict.INCONCLUSIVE and not decision.strict:
         steps.append("to fail on this, decide again: pytest-evo gate --policy strict")

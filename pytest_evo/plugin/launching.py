@@ -101,7 +101,7 @@ class CaseLauncher:
         conceal(settings.hidden)
         self._forked: ForkedChild | None = None
         self._zygote: Zygote | None = None
-        self._workspaces: Workspaces | None = None
+        self._workspaces: dict[Path, Workspaces] = {}
         self.notices: list[str] = []
         self._count = 0
         self._dead: deque[int] = deque(maxlen=64)
@@ -186,8 +186,8 @@ class CaseLauncher:
         """End the zygote, and remove all files of this worker."""
         if self._zygote is not None:
             self._zygote.close()
-        if self._workspaces is not None:
-            self._workspaces.close()
+        for workspaces in self._workspaces.values():
+            workspaces.close()
         shutil.rmtree(self._directory, ignore_errors=True)
 
     # -- what judges candidates ----------------------------------------------------
@@ -281,15 +281,7 @@ class CaseLauncher:
     def _launch_workspace(
         self, run: messages.Run, todo: Sequence[Todo], scratch: Path, log: Path
     ) -> Child:
-        if self._workspaces is None:
-            self._workspaces = Workspaces(
-                self._directory / "workspaces",
-                self._project,
-                self._artifact,
-                self._cache,
-                self._files,
-            )
-        workspaces = self._workspaces
+        workspaces = self._copies(run)
         workspace = workspaces.take(run.manifest)
 
         def release() -> str | None:
@@ -305,6 +297,22 @@ class CaseLauncher:
         except BaseException:
             workspaces.give_back(workspace)
             raise
+
+    def _copies(self, run: messages.Run) -> Workspaces:
+        """Working copies of the project that belongs around a candidate."""
+        project = self._project
+        if self._settings.base_project and run.candidate == messages.BASE:
+            project = Path(self._settings.base_project)
+        if project not in self._workspaces:
+            folder = self._directory / "workspaces" / str(len(self._workspaces))
+            self._workspaces[project] = Workspaces(
+                folder,
+                project,
+                project / self._settings.artifact,
+                self._cache,
+                self._files,
+            )
+        return self._workspaces[project]
 
     def _launch_fresh(
         self,

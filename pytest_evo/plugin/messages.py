@@ -37,6 +37,8 @@ from pytest_evo.models import TreeEntry
 from pytest_evo.models import TreeHash
 
 VERSION = 1
+BASE = "base"
+"""The candidate that may have a project of its own around it."""
 DIRECTORY_PREFIX = "evo-"
 """How the names of workers' temporary directories begin."""
 NO_REACH = Reach()
@@ -68,6 +70,7 @@ class WorkerSettings:
     protect: tuple[str, ...] = ()  # globs of project files no rollout may change
     writable: tuple[str, ...] = ()  # globs of those that rollouts may change after all
     covered: tuple[str, ...] = ()  # folders that rollouts must not see, absolute
+    base_project: str = ""  # what stands for the project around the gate's base
 
 
 # -- controller to worker ----------------------------------------------------------

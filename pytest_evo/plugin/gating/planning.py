@@ -36,6 +36,7 @@ from pytest_evo.models import CaseMark
 from pytest_evo.models import Outcome
 from pytest_evo.models import Tree
 from pytest_evo.plugin.gating.bases import Base
+from pytest_evo.plugin.gating.checkout import ProjectChanges
 from pytest_evo.plugin.reached import ReachedFiles
 from pytest_evo.settings import QuarantineSettings
 from pytest_evo.settings import Settings
@@ -56,6 +57,15 @@ class GatePlan:
     def unreached(self) -> frozenset[CaseId]:
         """The cases that the change cannot reach."""
         return frozenset(case.id for case in self.cases if not case.reached)
+
+    def beside(self, changes: ProjectChanges) -> GatePlan:
+        """The plan, knowing which other files of the project changed."""
+        return replace(self, change=replace(self.change, project_files=changes.code))
+
+    def with_nothing_reached(self) -> GatePlan:
+        """The plan where nothing is run, because nothing that is reached changed."""
+        cases = tuple(replace(case, reached=False) for case in self.cases)
+        return replace(self, cases=cases)
 
 
 @dataclass(frozen=True, slots=True)

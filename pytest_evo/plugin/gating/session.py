@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import platform
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from datetime import UTC
+from pathlib import Path
 
 import pytest
 
@@ -19,77 +20,28 @@ from pytest_evo.errors import WorkersLost
 from pytest_evo.gate.planner import Planner
 from pytest_evo.gate.record import GateRecord
 from pytest_evo.gate.record import Place
-from pytest_evo.gate.suite import KnownCase
 from pytest_evo.gate.values import Arm
 from pytest_evo.gate.values import GatePolicy
-from pytest_evo.models import CaseMark
+from pytest_evo.models import Outcome
 from pytest_evo.models import Tree
 from pytest_evo.models import TreeHash
-from pytest_evo.plugin import planning
 from pytest_evo.plugin.gating.bases import Base
+from pytest_evo.plugin.gating.bench import Bench
+from pytest_evo.plugin.gating.beside import Beside
+from pytest_evo.plugin.gating.beside import look_beside
+from pytest_evo.plugin.gating.beside import put_base_beside
 from pytest_evo.plugin.gating.measuring import Measured
 from pytest_evo.plugin.gating.measuring import Measurement
 from pytest_evo.plugin.gating.measuring import StaleRead
 from pytest_evo.plugin.gating.planning import GatePlan
-from pytest_evo.plugin.gating.planning import known_cases
 from pytest_evo.plugin.gating.planning import make_gate_plan
 from pytest_evo.plugin.gating.planning import make_policy
 from pytest_evo.plugin.gating.planning import Suite
 from pytest_evo.plugin.gating.task import GateTask
-from pytest_evo.plugin.isolating import choose_isolation
-from pytest_evo.plugin.isolating import MOST_TIMEOUT
-from pytest_evo.plugin.isolation.choose import Choice
-from pytest_evo.plugin.isolation.choose import WORKSPACE
 from pytest_evo.plugin.pools.base import Pool
-from pytest_evo.plugin.redaction import Redaction
-from pytest_evo.plugin.redaction import secrets_of
 from pytest_evo.plugin.terminal import LiveDisplay
 from pytest_evo.reports.console import Line
 from pytest_evo.reports.console import ProgressState
-from pytest_evo.settings import Settings
-
-
-class Bench:
-    """A pool made ready for versions of one artifact."""
-
-    def __init__(self, task: GateTask, pool: Pool, display: LiveDisplay) -> None:
-        hello = pool.hellos[0]
-        settings = task.settings
-        self.task = task
-        self.pool = pool
-        self.display = display
-        marks, how = planning.choose_cases(hello.marks, hello.how, settings)
-        self.cases_why = how
-        raw = {mark.id: mark.fingerprint for mark in hello.marks}
-        rootdir = task.config.rootpath
-        chosen = {mark.id: raw[mark.id] for mark in marks}
-        self.suite = Suite(marks, chosen, rootdir)
-        self.choice = choose_isolation(settings, task.schema, pool.hellos, ())
-        pool.set_isolation(self.choice.mode, self.choice.mount)
-        secrets = secrets_of(os.environ, task.artifact)
-        pool.loads = Redaction(secrets).loads
-        pool.notice = lambda text: display.note([Line(f"evo: {text}")])
-        pool.seed = settings.seed
-        pool.set_timeouts(_timeouts(marks, settings), settings.timeout or MOST_TIMEOUT)
-
-    @property
-    def in_place(self) -> bool:
-        """Whether a version stands at the artifact's own path."""
-        return self.choice.mount or self.choice.mode == WORKSPACE
-
-    def stand_in_place(self, why: str) -> None:
-        """Run copies of the project from now on."""
-        self.choice = Choice(WORKSPACE, False, why)
-        self.pool.set_isolation(self.choice.mode, False)
-
-
-def _timeouts(marks: Sequence[CaseMark], settings: Settings) -> dict[str, float]:
-    limits = {}
-    for mark in marks:
-        limit = mark.timeout or settings.timeout
-        if limit is not None:
-            limits[mark.id] = limit
-    return limits
 
 
 class Gating:
@@ -123,8 +75,11 @@ class Gating:
         Raises:
             UsageProblem: a person has to change something.
         """
+        with tempfile.TemporaryDirectory(prefix="pytest-evo-gate-") as scratch:
+            return self._run(Bench(self._task, pool, self._display), Path(scratch))
+
+    def _run(self, bench: Bench, scratch: Path) -> GateRecord:
         task, base = self._task, self._base
-        bench = Bench(task, pool, self._display)
         head = snapshot(
             task.artifact,
             base.blobs,
@@ -136,34 +91,54 @@ class Gating:
         if base.tree is not None:
             trees[Arm.BASE] = base.tree
         known = {tree.hash: tree for tree in trees.values()}
-        pool.set_source(known.__getitem__, base.blobs.get)
-        plan = make_gate_plan(
-            bench.suite, task.settings, base, head, self._known_suite(bench)
-        )
+        bench.pool.set_source(known.__getitem__, base.blobs.get)
+        bench.pool.configure(covered=[*bench.covered, str(scratch.resolve())])
+        notes = list(base.notes)
+        beside = look_beside(task, base, bench.suite, scratch, notes)
+        plan = make_gate_plan(bench.suite, task.settings, base, head, beside.suite)
+        plan = plan.beside(beside.changes)
         policy = make_policy(task.settings, head.hash)
-        notes = [*base.notes, *plan.notes]
+        notes += plan.notes
         problems: list[str] = []
         stopped = ""
-        if self._needs_nothing(plan, base):
-            notes.append(_why_nothing(plan, bench.suite))
+        if self._needs_nothing(plan, base, beside):
+            notes.append(_why_nothing(plan, bench.suite, beside))
+            plan = plan.with_nothing_reached()
         else:
+            if task.settings.gate_arm == "tree":
+                put_base_beside(bench, beside, scratch)
+            elif beside.changes.code:
+                notes.append(_code_note(beside.changes.code))
             self._announce(bench, plan, policy)
             hashes = {arm: tree.hash for arm, tree in trees.items()}
             stopped = self._measure(bench, plan, policy, hashes, notes, problems)
+            problems += self._nobody_reads_it(stopped)
         self.record = self._recorded(
             bench, plan, policy, head, notes, problems, stopped
         )
         return self.record
 
-    def _known_suite(self, bench: Bench) -> Sequence[KnownCase] | None:
-        known = self._base.known
-        return None if known is None else known_cases(known)
-
-    def _needs_nothing(self, plan: GatePlan, base: Base) -> bool:
+    def _needs_nothing(self, plan: GatePlan, base: Base, beside: Beside) -> bool:
         """Whether nothing that any case reaches has changed."""
-        if self._task.settings.gate_all or base.tree is None:
+        settings = self._task.settings
+        if settings.gate_all or base.tree is None:
+            return False
+        if settings.gate_arm == "tree" and beside.changes.code:
             return False
         return not plan.changed or all(not case.reached for case in plan.cases)
+
+    def _nobody_reads_it(self, stopped: str) -> list[str]:
+        """A comparison of something that no case reads would always pass."""
+        seen = self.measured
+        if stopped or not seen.observations or seen.reached or seen.unknown:
+            return []
+        if all(row.outcome is not Outcome.PASSED for row in seen.observations):
+            return []
+        return [
+            f"no case opened a file of the artifact {self._task.schema.directory!r}, "
+            "so what was measured says nothing of it. Read it in tests through the "
+            "fixture evo_artifact, or declare the directory that is read."
+        ]
 
     # -- measuring ---------------------------------------------------------------------
 
@@ -294,6 +269,7 @@ class Gating:
             base_commit=base.commit,
             base_tree=base.tree.hash if base.tree else _known_tree(base),
             head_tree=head.hash,
+            arm=self._task.settings.gate_arm,
             made=datetime.now(UTC).isoformat(timespec="seconds"),
             isolation=bench.choice.mode,
             cases=plan.cases,
@@ -323,11 +299,27 @@ def _known_tree(base: Base) -> TreeHash:
     return base.known.tree if base.known is not None else ""
 
 
-def _why_nothing(plan: GatePlan, suite: Suite) -> str:
-    if not plan.changed:
-        return "the artifact is the same on both sides: nothing was run"
-    files = ", ".join(path for path, _ in plan.changed[:5])
+def _code_note(files: Sequence[str]) -> str:
+    shown = ", ".join(files[:5])
+    more = f" and {len(files) - 5} more" if len(files) > 5 else ""
     return (
-        f"none of the {len(suite.marks)} cases opens a file that changed ({files}): "
-        "nothing was run; --evo-gate-all runs everything"
+        f"other files of the project changed too ({shown}{more}), and both sides ran "
+        "with those of this change; --evo-gate-arm=tree gives the base its own"
     )
+
+
+def _why_nothing(plan: GatePlan, suite: Suite, beside: Beside) -> str:
+    if plan.changed:
+        files = ", ".join(path for path, _ in plan.changed[:5])
+        return (
+            f"none of the {len(suite.marks)} cases opens a file that changed "
+            f"({files}): nothing was run; --evo-gate-all runs everything"
+        )
+    others = len(beside.changes.tests) + len(beside.changes.code)
+    more = ""
+    if others:
+        more = (
+            f" ({others} other files of the project changed; to compare those too: "
+            "--evo-gate-arm=tree)"
+        )
+    return f"the artifact is the same on both sides: nothing was run{more}"

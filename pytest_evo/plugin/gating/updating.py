@@ -30,10 +30,10 @@ from pytest_evo.gate.values import Observation
 from pytest_evo.models import CaseMark
 from pytest_evo.models import Tree
 from pytest_evo.plugin.evolving import ExitCode
+from pytest_evo.plugin.gating.bench import Bench
 from pytest_evo.plugin.gating.measuring import Measurement
 from pytest_evo.plugin.gating.measuring import StaleRead
 from pytest_evo.plugin.gating.planning import environment_digest
-from pytest_evo.plugin.gating.session import Bench
 from pytest_evo.plugin.gating.session import versions
 from pytest_evo.plugin.gating.task import GateTask
 from pytest_evo.plugin.pools.base import Pool

@@ -1,0 +1,53 @@
+"""A plugin for a session of the base's own suite: which cases there are, how they end.
+
+It is loaded with ``-p`` in a process of its own and writes JSON to the file that
+``PYTEST_EVO_LISTING`` names: per case its body, and its outcome where it was run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from pytest_evo.errors import SuiteProblem
+from pytest_evo.plugin.cases import collected_marks
+
+VARIABLE = "PYTEST_EVO_LISTING"
+_FOUND = pytest.StashKey[dict[str, dict[str, str]]]()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Note the cases."""
+    try:
+        marks = collected_marks(session).marks
+    except SuiteProblem:
+        marks = ()
+    session.config.stash[_FOUND] = {
+        mark.id: {"body": mark.body, "outcome": ""} for mark in marks
+    }
+
+
+@pytest.hookimpl(tryfirst=True)  # it answers nothing, so that others do
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    """Note how a case ended: a failure in any phase, or a pass."""
+    found = item.config.stash.get(_FOUND, {}).get(item.nodeid)
+    if found is None:
+        return
+    if call.excinfo is not None:
+        skipped = call.excinfo.errisinstance(pytest.skip.Exception)
+        found["outcome"] = "skipped" if skipped else "failed"
+    elif call.when == "call" and not found["outcome"]:
+        found["outcome"] = "passed"
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Write it down."""
+    place = os.environ.get(VARIABLE)
+    if place:
+        found = session.config.stash.get(_FOUND, {})
+        Path(place).write_text(json.dumps(found), encoding="utf-8")
