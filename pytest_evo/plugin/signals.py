@@ -6,8 +6,11 @@ them; workers hear and ignore them, and test processes live in sessions of their
 
 from __future__ import annotations
 
+import atexit
+import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -19,6 +22,8 @@ STOPPERS = tuple(
 )
 _PATIENCE = 3
 """How many signals do not break off the end of a session, which takes seconds."""
+_LEAVING_SECONDS = 5.0
+"""How long a process that was stopped may take to be gone after its last word."""
 _before: dict[int, Any] = {}
 """The handlers that this process had for the signals taken over here."""
 
@@ -54,13 +59,33 @@ class StopSignals:
         self.count = 0
         self.finishing = False
         """The run has ended; only the session is being taken down."""
+        self._retired: float | None = None
 
     def install(self) -> None:
-        """Take the signals over; :func:`restore` gives them back."""
+        """Take the signals over; :meth:`retire` gives them back."""
         for number in STOPPERS:
             _take(number, self._handle)
 
+    def retire(self) -> None:
+        """Give the signals back when all is said and taken down.
+
+        After a stop they are kept a little longer and do nothing: whoever asks a second
+        time shall not turn the exit status into a death by signal. A program that
+        goes on after pytest has its own handlers back after some seconds.
+        """
+        if self.count == 0:
+            restore()
+            return
+        self._retired = time.monotonic()
+        # Python gives handlers up before the process is gone, but leaves ignored alone
+        atexit.register(_ignore_what_is_kept)
+
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self._retired is not None:
+            if time.monotonic() - self._retired > _LEAVING_SECONDS:
+                restore()
+                os.kill(os.getpid(), number)
+            return
         self.count += 1
         if self.count == 1:
             self._on_soft_stop()
@@ -75,6 +100,11 @@ def _take(number: int, handler: Callable[[int, FrameType | None], None]) -> None
     if threading.current_thread() is threading.main_thread():
         before = signal.signal(number, handler)
         _before.setdefault(number, before)
+
+
+def _ignore_what_is_kept() -> None:
+    for number in _before:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _nothing(number: int, frame: FrameType | None) -> None:

@@ -102,8 +102,8 @@ class EngineSession:
 
     @pytest.hookimpl(trylast=True)
     def pytest_unconfigure(self) -> None:
-        """Give the signals back when all is said and taken down."""
-        signals.restore()
+        """All is said and taken down."""
+        self._signals.retire()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_terminal_summary(self, terminalreporter: Any) -> Any:

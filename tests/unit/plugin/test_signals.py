@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+import time
 
 import pytest
 
@@ -50,4 +53,53 @@ def test_handlers_come_back_after_several_changes(handlers):
     signals.ignore_stops()
     signals.StopSignals(lambda: None, lambda: None).install()
     signals.restore()
+    assert signal.getsignal(signal.SIGINT) is handlers[signal.SIGINT]
+
+
+LEAVING = """
+import os, signal, sys
+from pytest_evo.plugin import signals
+stops = signals.StopSignals(lambda: None, lambda: None)
+stops.install()
+os.kill(os.getpid(), signal.SIGTERM)
+stops.retire()
+print("all is said", flush=True)
+sys.exit(2)
+"""
+
+
+@pytest.mark.parametrize("number", signals.STOPPERS)
+def test_signals_after_the_last_word_do_not_change_the_exit_status(number):
+    with subprocess.Popen(
+        [sys.executable, "-c", LEAVING], stdout=subprocess.PIPE
+    ) as leaving:
+        assert leaving.stdout is not None
+        leaving.stdout.readline()
+        while leaving.poll() is None:
+            os.kill(leaving.pid, number)
+        assert leaving.returncode == 2
+
+
+def test_program_that_goes_on_after_a_stop_has_its_handlers_back(monkeypatch):
+    heard = []
+    own = signal.signal(signal.SIGTERM, lambda number, frame: heard.append(number))
+    try:
+        stops = signals.StopSignals(lambda: None, lambda: None)
+        stops.install()
+        os.kill(os.getpid(), signal.SIGTERM)
+        stops.retire()
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert heard == []
+        later = time.monotonic() + 6
+        monkeypatch.setattr(time, "monotonic", lambda: later)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert heard == [signal.SIGTERM]
+    finally:
+        signal.signal(signal.SIGTERM, own)
+
+
+def test_run_that_was_not_stopped_gives_the_handlers_back_at_once(handlers):
+    stops = signals.StopSignals(lambda: None, lambda: None)
+    stops.install()
+    stops.retire()
     assert signal.getsignal(signal.SIGINT) is handlers[signal.SIGINT]
