@@ -5,13 +5,14 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= 2
 
-.PHONY: help demo test check unit integration bench test-agents test-kill test-disk soak coverage docs-changelog clean
+.PHONY: help demo test check unit integration bench bench-gate test-agents test-kill test-disk soak coverage docs-changelog clean
 
 help:
 	@echo "make demo         improve the retrieval example (under 5 minutes on 2 cores)"
 	@echo "make test         checks and all tests"
 	@echo "make check        ruff, mypy, import contract"
 	@echo "make bench        speed, measured as ratios in one run"
+	@echo "make bench-gate   how often the gate is wrong, simulated (about 20 minutes)"
 	@echo "make test-kill    60 kills, stops, torn files, budgets (about 40 minutes)"
 	@echo "make test-disk    full and read-only disks (needs the right to mount)"
 	@echo "make soak         20,000 rollouts; memory and descriptors must stay flat"
@@ -62,6 +63,12 @@ bench: $(VENV)/.example
 	$(BIN)/python tests/benchmarks/bench_plugin_load.py
 	$(BIN)/python tests/benchmarks/bench_engine.py
 	$(BIN)/python tests/benchmarks/bench_fresh.py
+
+bench-gate: $(STAMP)
+	$(BIN)/python tests/benchmarks/bench_gate.py --trials $(TRIALS) --seeds $(SEEDS)
+
+TRIALS ?= 400
+SEEDS ?= 1,2,3
 
 KILLS ?= 60
 SEED ?= 1
