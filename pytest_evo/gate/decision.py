@@ -50,6 +50,9 @@ def decide(
         policy: the rules; its seed gives the order of the early stop and the draws.
         change: what differs besides how the cases come out.
         stopped: why the plan ended early, where it did.
+
+    Raises:
+        ValueError: an observation is of a case that is not among ``cases``.
     """
     evidence = Evidence(observations, cases, policy)
     found = find(evidence, change)

@@ -200,6 +200,10 @@ class Evidence:
             case.id: CaseEvidence(case) for case in cases
         }
         for observation in observations:
+            if observation.case not in self.by_id:
+                raise ValueError(
+                    f"a rollout of {observation.case!r}, which is no case of this gate"
+                )
             self.by_id[observation.case].add(observation)
 
     # -- who counts ----------------------------------------------------------------

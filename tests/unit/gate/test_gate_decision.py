@@ -71,6 +71,11 @@ def test_decision_does_not_hang_on_the_order_of_observations(seed):
     assert again == first
 
 
+def test_rollout_of_an_unknown_case_is_refused():
+    with pytest.raises(ValueError, match="'stranger', which is no case"):
+        decide(_pair("stranger", 1.0, 1.0), cases_of(2), GatePolicy())
+
+
 def test_strict_policy_makes_an_open_verdict_an_exit_status():
     world = always(head={"test_001": FAILED}, network=True)
     loose, planner = drive(cases_of(6), world, GatePolicy(rollouts=12))
