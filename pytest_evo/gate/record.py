@@ -132,8 +132,15 @@ def read_record(text: str, name: str) -> GateRecord:
             f"{name} is no record of version {VERSION} of a gate. {again}"
         )
     try:
-        return _File.model_validate(data).record
+        record = _File.model_validate(data).record
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise BaselineProblem(f"{name}: {where}: {first['msg']}. {again}") from None
+    strangers = {o.case for o in record.observations} - {c.id for c in record.cases}
+    if strangers:
+        raise BaselineProblem(
+            f"{name}: it has rollouts of {min(strangers)!r}, which is no case of it. "
+            f"{again}"
+        )
+    return record
