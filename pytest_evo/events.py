@@ -8,6 +8,7 @@ so that the same run writes the same journal whatever the timing was.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import field
 from typing import Literal
@@ -26,6 +27,7 @@ from pytest_evo.models import NO_USAGE
 from pytest_evo.models import Outcome
 from pytest_evo.models import Purpose
 from pytest_evo.models import Split
+from pytest_evo.models import START
 from pytest_evo.models import Status
 from pytest_evo.models import TreeHash
 from pytest_evo.models import Usage
@@ -228,3 +230,19 @@ Event: TypeAlias = (
     | RunResumed
     | RunStopped
 )
+
+
+def winner_of(
+    final: FinalMeasured | None,
+    stop: RunStopped | None,
+    iterations: Sequence[IterationClosed],
+) -> CandidateId:
+    """The measured winner, else the best of the last population, else the start."""
+    if final is not None:
+        return final.winner
+    if stop is not None:
+        return stop.winner
+    for closed in reversed(iterations):
+        if closed.population:
+            return closed.population[0]
+    return START

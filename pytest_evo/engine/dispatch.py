@@ -16,8 +16,8 @@ from pytest_evo.engine.budget import TRAINING
 from pytest_evo.engine.flow import Flow
 from pytest_evo.engine.memory import Memory
 from pytest_evo.engine.parts import Observer
-from pytest_evo.engine.recording import as_record
 from pytest_evo.engine.recording import as_rollout
+from pytest_evo.engine.recording import rollout_record
 from pytest_evo.engine.scopelog import RunKey
 from pytest_evo.engine.scopelog import ScopeLog
 from pytest_evo.engine.scoring import score_rollout
@@ -303,7 +303,7 @@ class Dispatcher:
         if work.purpose not in RAW:
             rollout = score_rollout(rollout, suite_writes=self._suite_writes)
         rollout = self._rollouts.keep(rollout)
-        event = as_record(
+        event = rollout_record(
             rollout, work.purpose, work.iteration, self._splits.get(rollout.case)
         )
         self.learn(event)

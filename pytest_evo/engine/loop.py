@@ -20,6 +20,7 @@ from pytest_evo.engine.iteration import Result
 from pytest_evo.engine.parts import Parts
 from pytest_evo.engine.parts import Plan
 from pytest_evo.engine.recording import as_rollout
+from pytest_evo.engine.recording import candidate_record
 from pytest_evo.engine.scopelog import ScopeLog
 from pytest_evo.engine.scoring import weighted_mean
 from pytest_evo.engine.setup import check_budget
@@ -36,7 +37,6 @@ from pytest_evo.errors import BudgetProblem
 from pytest_evo.errors import ModelFailed
 from pytest_evo.errors import WorkersLost
 from pytest_evo.events import AcceptanceDecided
-from pytest_evo.events import CandidateRecorded
 from pytest_evo.events import CasesFrozen
 from pytest_evo.events import Event
 from pytest_evo.events import FinalMeasured
@@ -279,7 +279,9 @@ class Loop:
         population = self.state.population
         if accepted and twin is None:
             population = self._select(result)
-        log.settle(*(as_record(candidate, status) for candidate, status in statuses))
+        log.settle(
+            *(candidate_record(candidate, status) for candidate, status in statuses)
+        )
         self._dispatcher.memory.own(log, number)
         rollouts = sum(1 for event in log.events if isinstance(event, RolloutRecorded))
         self._close(
@@ -415,18 +417,3 @@ def start_figures(events: Sequence[Event]) -> StartFigures:
         usage.setdefault(event.case, (event.usage.tokens, event.usage.usd or 0.0))
     averages = {case: sum(row) / len(row) for case, row in scores.items()}
     return StartFigures(averages, seconds, usage)
-
-
-def as_record(candidate: Candidate, status: Status) -> CandidateRecorded:
-    """The record of a candidate."""
-    return CandidateRecorded(
-        id=candidate.id,
-        parent=candidate.parent,
-        tree=candidate.tree,
-        status=status,
-        base=candidate.base,
-        iteration=candidate.iteration,
-        step=candidate.step,
-        changelog=candidate.changelog,
-        data=candidate.data,
-    )

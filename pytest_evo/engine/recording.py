@@ -1,16 +1,18 @@
-"""Rollouts to journal records and back."""
+"""Rollouts and candidates to journal records, and rollouts back."""
 
 from __future__ import annotations
 
+from pytest_evo.events import CandidateRecorded
 from pytest_evo.events import RolloutRecorded
 from pytest_evo.models import Candidate
 from pytest_evo.models import Purpose
 from pytest_evo.models import Reach
 from pytest_evo.models import Rollout
 from pytest_evo.models import Split
+from pytest_evo.models import Status
 
 
-def as_record(
+def rollout_record(
     rollout: Rollout, purpose: Purpose, iteration: int, split: Split | None
 ) -> RolloutRecorded:
     """The record of a finished rollout."""
@@ -55,4 +57,19 @@ def as_rollout(event: RolloutRecorded, candidate: Candidate) -> Rollout:
         violation=event.violation,
         worker=event.worker,
         trace=event.trace,
+    )
+
+
+def candidate_record(candidate: Candidate, status: Status) -> CandidateRecorded:
+    """The record of a candidate."""
+    return CandidateRecorded(
+        id=candidate.id,
+        parent=candidate.parent,
+        tree=candidate.tree,
+        status=status,
+        base=candidate.base,
+        iteration=candidate.iteration,
+        step=candidate.step,
+        changelog=candidate.changelog,
+        data=candidate.data,
     )

@@ -17,6 +17,7 @@ from pytest_evo.events import IterationClosed
 from pytest_evo.events import NoiseMeasured
 from pytest_evo.events import RolloutRecorded
 from pytest_evo.events import RunStopped
+from pytest_evo.events import winner_of
 from pytest_evo.models import CandidateId
 from pytest_evo.models import Case
 from pytest_evo.models import CaseId
@@ -70,14 +71,7 @@ class RunReport:
     @property
     def winner(self) -> CandidateId:
         """The measured winner, else the best of the population, else the start."""
-        if self.final is not None:
-            return self.final.winner
-        if self.stop is not None:
-            return self.stop.winner
-        for closed in reversed(self.iterations):
-            if closed.population:
-                return closed.population[0]
-        return START
+        return winner_of(self.final, self.stop, self.iterations)
 
     @property
     def complete(self) -> bool:

@@ -28,6 +28,7 @@ from pytest_evo.events import RequestStarted
 from pytest_evo.events import RolloutRecorded
 from pytest_evo.events import RunResumed
 from pytest_evo.events import RunStopped
+from pytest_evo.events import winner_of
 from pytest_evo.models import CandidateId
 from pytest_evo.models import Case
 from pytest_evo.models import CaseId
@@ -35,7 +36,6 @@ from pytest_evo.models import Detail
 from pytest_evo.models import NO_USAGE
 from pytest_evo.models import Purpose
 from pytest_evo.models import Split
-from pytest_evo.models import START
 from pytest_evo.models import Tree
 from pytest_evo.models import TreeHash
 from pytest_evo.models import Usage
@@ -123,14 +123,7 @@ class RunView:
     @property
     def winner(self) -> CandidateId:
         """The best candidate: as measured at the end, or of the last population."""
-        if self.final is not None:
-            return self.final.winner
-        if self.stop is not None:
-            return self.stop.winner
-        for iteration in reversed(self.iterations):
-            if iteration.population:
-                return iteration.population[0]
-        return START
+        return winner_of(self.final, self.stop, self.iterations)
 
     # -- spending ----------------------------------------------------------------
 
