@@ -10,10 +10,12 @@ import pytest
 from pytest_evo.engine.recording import as_rollout
 from pytest_evo.engine.state import as_candidate
 from pytest_evo.events import CandidateRecorded
+from pytest_evo.events import DiagnosesMade
 from pytest_evo.events import Event
 from pytest_evo.events import IterationClosed
 from pytest_evo.events import ProposalMade
 from pytest_evo.events import RolloutRecorded
+from pytest_evo.hostile import one_line
 from pytest_evo.models import Candidate
 from pytest_evo.models import candidate_id
 from pytest_evo.models import CandidateId
@@ -23,6 +25,7 @@ from pytest_evo.models import Purpose
 from pytest_evo.models import Rollout
 from pytest_evo.plugin import hooks
 from pytest_evo.plugin.terminal import LiveDisplay
+from pytest_evo.reports.console import Line
 from pytest_evo.reports.console import ProgressState
 from pytest_evo.reports.console import PROJECTION_AFTER
 from pytest_evo.reports.console import Spending
@@ -59,6 +62,7 @@ class RunObserver:
         self._measured = 0
         self._seconds = 0.0
         self._projected = False
+        self._complained = False
         self._rollouts: dict[CandidateId, list[Rollout]] = {}
         self._known: dict[CandidateId, Candidate] = {}
 
@@ -72,6 +76,8 @@ class RunObserver:
             self._ran(event)
         elif isinstance(event, ProposalMade):
             self._proposed(event)
+        elif isinstance(event, DiagnosesMade):
+            self._diagnosed(event)
         elif isinstance(event, CandidateRecorded):
             self._recorded(event)
         elif isinstance(event, IterationClosed):
@@ -107,6 +113,14 @@ class RunObserver:
         )
         self._known[candidate.id] = candidate
         hooks.candidate_created(self._config, candidate)
+
+    def _diagnosed(self, event: DiagnosesMade) -> None:
+        """Say once that diagnoses are missing; the journal has all of it."""
+        if event.problems and not self._complained:
+            self._complained = True
+            why = one_line(event.problems[0], 300)
+            text = f"evo: a diagnosis is missing, the run goes on without it: {why}"
+            self._display.note([Line(text)])
 
     def _recorded(self, event: CandidateRecorded) -> None:
         candidate = as_candidate(event)

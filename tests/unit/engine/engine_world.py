@@ -33,6 +33,7 @@ from pytest_evo.models import Outcome
 from pytest_evo.models import Reach
 from pytest_evo.models import Rollout
 from pytest_evo.protocols import Diagnosed
+from pytest_evo.protocols import Diagnoser
 from pytest_evo.protocols import Journal
 from pytest_evo.protocols import ProposalRequest
 from pytest_evo.protocols import Request
@@ -92,6 +93,8 @@ class World:
     plan: dict[str, object] = field(default_factory=dict)
     marks: Sequence[CaseMark] | None = None
     workshop: MemoryWorkshop = field(default_factory=MemoryWorkshop)
+    diagnoser: Diagnoser = field(default_factory=NoReading)
+    usd: float | None = None
 
     def __post_init__(self) -> None:
         self.start = self.workshop.add({"level": b"0"})
@@ -136,6 +139,7 @@ class World:
                 iterations=self.iterations,
                 seconds=self.seconds,
                 train_rollouts=self.train_rollouts,
+                usd=self.usd,
             ),
         )
 
@@ -144,7 +148,7 @@ class World:
             evaluator=self.evaluator,
             workshop=self.workshop,
             proposer=self.proposer,
-            diagnoser=NoReading(),
+            diagnoser=self.diagnoser,
             strategy=Strategy(
                 LeadCount(), Guards(), Paired(), Chain(), Staged(), ParetoTopN(3)
             ),
