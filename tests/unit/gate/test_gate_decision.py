@@ -26,6 +26,7 @@ from pytest_evo.gate.values import ReasonKind
 from pytest_evo.gate.values import Removed
 from pytest_evo.gate.values import Scope
 from pytest_evo.gate.values import Stage
+from pytest_evo.gate.values import Stored
 from pytest_evo.models import Metric
 from pytest_evo.models import Outcome
 
@@ -139,6 +140,16 @@ def test_limit_needs_more_than_one_slow_case():
     assert decision.limits[0].ratio > 1.2
     assert not decision.limits[0].exceeded
     assert decision.verdict is GateVerdict.PASSED
+
+
+@pytest.mark.parametrize("metric", ["tokens", "seconds", "usd"])
+def test_limit_holds_against_a_stored_base(metric):
+    known = Stored(3, 3, 1.0, **{metric: 100.0})
+    cases = cases_of(8, deterministic=True, stored=known)
+    policy = GatePolicy(limits=(Limit(metric, 1.2),))
+    for head, verdict in [(1.0, GateVerdict.PASSED), (1.4, GateVerdict.REGRESSED)]:
+        decision, _ = drive(cases, _usage(metric, head), policy, base_arm=False)
+        assert decision.verdict is verdict
 
 
 def test_limit_of_which_nothing_is_known_is_said():
