@@ -193,8 +193,8 @@ def _together(evidence: Evidence, suspects: judging.SuspectTest) -> list[Reason]
     if suspects.together and suspects.p <= level and large:
         names = tuple(e.case.id for e in evidence.still_suspect)
         text = (
-            f"{len(evidence.suspects)} cases that fell were run again on both "
-            f"sides: the head scored {_points(-suspects.mean)} lower "
+            f"what fell at first ({_count(evidence.suspects, 'case')}) was run again on "
+            f"both sides: the head scored {_points(-suspects.mean)} lower there "
             f"(p = {suspects.p:.2g})"
         )
         reasons.append(Reason(ReasonKind.SUSPECTS, text, names))
@@ -361,7 +361,7 @@ def _points(share: float) -> str:
     return f"{100 * share:.1f} points"
 
 
-def _count(names: Sequence[CaseId], noun: str) -> str:
+def _count(names: Sequence[object], noun: str) -> str:
     return f"{len(names)} {noun}{'' if len(names) == 1 else 's'}"
 
 
