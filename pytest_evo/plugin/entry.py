@@ -92,7 +92,9 @@ def pytest_configure(config: pytest.Config) -> None:
     else:
         idle = idle_options(config)
         if idle:
-            notices(config).append(f"{', '.join(idle)} has no effect without --evolve")
+            notices(config).append(
+                f"{', '.join(idle)} has no effect without --evolve or --evo-gate"
+            )
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:

@@ -65,7 +65,7 @@ class ProgressState:
     in_flight: int = 0
     elapsed: float = 0.0
     seconds_per_rollout: float | None = None
-    accepted: int = 0
+    accepted: int | None = 0  # None: nothing is ever accepted here
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,8 @@ def progress_line(state: ProgressState) -> str:
             else ""
         )
         parts.append(f"best val {state.best_val:.3f}{gain}")
-    parts.append(f"accepted {state.accepted}")
+    if state.accepted is not None:
+        parts.append(f"accepted {state.accepted}")
     parts.append(rollouts_text(state))
     if state.in_flight:
         parts.append(f"{state.in_flight} in flight")

@@ -50,6 +50,9 @@ def controller(monkeypatch):
         module = ModuleType("pytest_evo.plugin.controller")
         module.Controller = kind  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, module.__name__, module)
+        module = ModuleType("pytest_evo.plugin.gating.controller")
+        module.GateController = kind  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, module.__name__, module)
         StubController.made.clear()
         return StubController.made
 
@@ -223,7 +226,7 @@ def test_budget_without_evolve_is_said_to_do_nothing(pytester):
         (["--evolve", "-n0"], 0, ""),
         (["--evolve", "--pdb"], 0, "--pdb needs this process"),
         (["--evolve", "-p", "no:xdist"], None, "xdist is not loaded"),
-        (["--evo-gate=baseline"], None, ""),
+        (["--evo-gate=baseline"], "auto", ""),
     ],
 )
 def test_evolve_chooses_workers(pytester, controller, args, workers, said):

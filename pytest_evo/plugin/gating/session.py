@@ -243,6 +243,7 @@ class Gating:
         self._display.update(
             ProgressState(
                 phase="gate",
+                accepted=None,
                 rollouts_used=count,
                 rollouts_limit=budget,
                 elapsed=time.monotonic() - self._began,

@@ -113,6 +113,7 @@ class Updating:
             elapsed = time.monotonic() - began
             state = ProgressState(
                 phase="baseline",
+                accepted=None,
                 rollouts_used=count,
                 rollouts_limit=plan.budget,
                 elapsed=elapsed,
