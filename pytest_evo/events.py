@@ -107,6 +107,7 @@ class ProposalMade:
     changelog: tuple[ChangelogEntry, ...] = ()
     usage: Usage = NO_USAGE
     data: Mapping[str, Json] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()  # entries of the changelog that do not hold
     kind: Literal["proposal"] = "proposal"
 
 

@@ -20,10 +20,13 @@ from pytest_evo.errors import ModelProblem
 from pytest_evo.errors import ProposalRefused
 from pytest_evo.errors import ProposerExhausted
 from pytest_evo.events import ProposalMade
+from pytest_evo.hostile import one_line
 from pytest_evo.models import Candidate
 from pytest_evo.models import candidate_id
 from pytest_evo.models import CandidateId
 from pytest_evo.models import Case
+from pytest_evo.models import CaseId
+from pytest_evo.models import ChangelogEntry
 from pytest_evo.models import NO_USAGE
 from pytest_evo.models import Node
 from pytest_evo.models import Proposal
@@ -179,6 +182,7 @@ class Proposing:
             changelog=edit.changelog,
             usage=proposal.usage,
             data=proposal.data,
+            warnings=(*edit.warnings, *unknown_cases(edit.changelog, request.batch)),
         )
 
     def _request(
@@ -239,3 +243,16 @@ class Proposing:
 def _usage_of(answer: Proposal | str) -> Usage:
     """What an answer cost, also one that is refused."""
     return answer.usage if isinstance(answer, Proposal) else NO_USAGE
+
+
+def unknown_cases(
+    changelog: Sequence[ChangelogEntry], batch: Sequence[CaseId]
+) -> list[str]:
+    """Evidence in a changelog that names a case, and none that the proposer saw."""
+    return [
+        f"changelog: the evidence for {entry.file!r} names no case of the batch: "
+        f"{one_line(seen, 200)}"
+        for entry in changelog
+        for seen in entry.evidence
+        if "::" in seen and not any(case in seen for case in batch)
+    ]
