@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import example
@@ -17,11 +18,20 @@ from pytest_evo.diagnosis.evidence import write_evidence
 from pytest_evo.diagnosis.history import measure
 from pytest_evo.diagnosis.history import score_history
 from pytest_evo.diagnosis.none import NoDiagnosis
+from pytest_evo.diagnosis.rendering import brief_text
+from pytest_evo.diagnosis.rendering import facts_text
+from pytest_evo.evidence import Bypass
+from pytest_evo.evidence import Repetition
+from pytest_evo.models import ArtifactSchema
+from pytest_evo.models import Attempt
 from pytest_evo.models import Candidate
 from pytest_evo.models import Case
 from pytest_evo.models import ChangelogEntry
 from pytest_evo.models import Detail
 from pytest_evo.models import Diagnosis
+from pytest_evo.models import Effect
+from pytest_evo.models import FileRule
+from pytest_evo.models import Kind
 from pytest_evo.models import Node
 from pytest_evo.models import Outcome
 from pytest_evo.models import Phase
@@ -29,6 +39,8 @@ from pytest_evo.models import Reach
 from pytest_evo.models import Rollout
 from pytest_evo.models import Split
 from pytest_evo.models import TraceStep
+from pytest_evo.models import Tree
+from pytest_evo.models import TreeEntry
 
 A, B, C = "t.py::a", "t.py::b[x|y]", "t.py::c"
 
@@ -209,3 +221,144 @@ def test_names_that_look_alike_get_files_of_their_own(tmp_path):
 def test_no_diagnosis_reads_nothing():
     found = asyncio.run(NoDiagnosis().diagnose(chain()))
     assert (found.diagnoses, found.usage.calls) == ((), 0)
+
+
+# -- facts over a chain and earlier attempts -------------------------------------------
+
+
+def edited(name, scores, file, effect, tree=None, base="c0000"):
+    made = node(name, scores, [file], base, tree)
+    (entry,) = made.candidate.changelog
+    candidate = replace(made.candidate, changelog=(replace(entry, effect=effect),))
+    return replace(made, candidate=candidate)
+
+
+def trees(**contents):
+    """Versions by their names: path to content."""
+    return {
+        name: Tree(
+            name,
+            tuple(TreeEntry(path, "file", blob=text) for path, text in files.items()),
+        )
+        for name, files in contents.items()
+    }.__getitem__
+
+
+def test_edit_that_was_read_and_moved_nothing_is_named_with_its_kind():
+    parent = node("c0000", {A: 0.0, B: 1.0})
+    still = Effect("c0000", (A, B), (), 0.5, 0.5)
+    better = replace(still, better=(A,))
+    unsure = replace(still, unsure=(A, B))
+    schema = ArtifactSchema("art", (FileRule("run.py", kind=Kind.EXTENSION),))
+
+    def bypassed(file, effect):
+        chain = [parent, edited("c0001", {A: 0.0, B: 1.0}, file, effect)]
+        return measure(chain, schema=schema).bypassed
+
+    assert bypassed("p.md", still) == (Bypass("c0001", "p.md", Kind.PROSE, (A,)),)
+    assert bypassed("run.py", still)[0].kind is Kind.EXTENSION
+    assert bypassed("p.toml", still)[0].kind is Kind.CONFIG
+    assert bypassed("p.md", better) == ()
+    assert bypassed("p.md", unsure) == ()
+    assert bypassed("p.md", None) == ()
+
+
+def test_content_that_was_there_before_is_found_in_the_chain_and_in_attempts():
+    parent = node("c0003", {A: 0.0}, tree="parent")
+    first = edited("c0004", {A: 0.0}, "p.md", None, tree="one", base="c0003")
+    back = edited("c0004-1", {A: 0.0}, "p.md", None, tree="two", base="c0004")
+    tried = edited("c0004-2", {A: 0.0}, "p.md", None, tree="three", base="c0004-1")
+    attempt = Attempt(
+        "c0001", "c0000", 1, 0, {A: 0.0}, -0.25, False, tree="old",
+        changelog=(ChangelogEntry("p.md", "why", "modified"),),
+    )  # fmt: skip
+    read = trees(
+        parent={"p.md": "start", "q.md": "q"},
+        one={"p.md": "new", "q.md": "q"},
+        two={"p.md": "start", "q.md": "q"},
+        three={"p.md": "tried", "q.md": "q"},
+        old={"p.md": "tried", "q.md": "other"},
+    )
+    facts = measure([parent, first, back, tried], attempts=[attempt], tree=read)
+    assert facts.repeated == (
+        Repetition("c0004-1", "p.md", "c0003"),
+        Repetition("c0004-2", "p.md", "c0001", -0.25),
+    )
+    text = facts_text(facts)
+    assert "c0004-2 `p.md`: the same content as in c0001, which gained -0.25" in text
+
+
+def test_candidate_with_the_files_of_an_earlier_attempt_is_named():
+    attempt = Attempt("c0001", "c0000", 1, 0, {A: 0.0}, 0.0, False, tree="same")
+    nodes = [node("c0000", {A: 0.0}), node("c0002", {A: 0.0}, tree="same")]
+    assert measure(nodes, attempts=[attempt]).twins == (("c0001", "c0002"),)
+    parent = [node("c0001", {A: 0.0}, tree="same")]  # it was an attempt itself
+    assert measure(parent, attempts=[attempt]).twins == ()
+
+
+def test_newest_attempts_on_cases_of_the_batch_are_shown(tmp_path):
+    attempts = [
+        Attempt(f"c{n:04}", "c0000", n, 0, {A if n % 2 else C: 0.0}, 0.125, False)
+        for n in range(1, 101)
+    ]
+    evidence = write(tmp_path, [node("c0000", {A: 1.0})], train(A), attempts=attempts)
+    shown = [attempt.candidate for attempt in evidence.attempts]
+    assert shown == [f"c{n:04}" for n in range(61, 100, 2)]
+    data = json.loads((tmp_path / "attempts.json").read_text())
+    assert [one["candidate"] for one in data] == shown
+    assert (
+        "c0099 (from c0000, rejected, gain +0.125)"
+        in (tmp_path / "attempts.md").read_text()
+    )
+
+
+def test_files_and_values_hold_the_same_facts(tmp_path):
+    nodes = chain()
+    effect = Effect("c0000", (A,), (), 1.0, 0.0, (), (A,))
+    nodes[1] = edited("c0001", {A: 0.0, B: 0.5, C: 0.5}, "p.md", effect)
+    diagnosis = Diagnosis((A,), "it is vague", weak=True, doubts=("no quote",))
+    nodes[1] = replace(nodes[1], diagnoses=(diagnosis,))
+    evidence = write(tmp_path, nodes, train(A, B, C))
+    facts = json.loads((tmp_path / "facts.json").read_text())
+    assert facts["lost"] == list(evidence.facts.lost)
+    assert [one["node"] for one in facts["reach"]] == ["c0001", "c0001-1"]
+    changelog = json.loads((tmp_path / "changelog.json").read_text())
+    assert changelog[1]["entries"][0]["effect"]["worse"] == [A]
+    (told,) = json.loads((tmp_path / "diagnoses.json").read_text())
+    assert (told["name"], told["weak"]) == ("c0001/1", True)
+    assert [name for name, _ in evidence.diagnoses] == ["c0001/1"]
+    brief = (tmp_path / "brief.md").read_text()
+    assert "-1 against c0000 (1 to 0) on the 1 cases that reach the file" in brief
+    assert "WEAK" in brief
+    assert "# Traces of failures" in brief
+
+
+def test_brief_is_about_as_long_as_it_may_be(tmp_path):
+    detail = Detail((Phase("call", "failed", 0.1, "", "x " * 30_000),))
+    rollouts = tuple(rollout("c0000", f"t.py::{n}", 0.0, trace="d") for n in range(12))
+    nodes = [Node(Candidate("c0000", "t"), rollouts)]
+    cases = train(*(one.case for one in rollouts))
+    evidence = gather(nodes, cases, (), Sources(lambda trace: detail))
+    assert 20_000 < len(brief_text(evidence, 30_000)) < 36_000
+
+
+def test_secrets_are_taken_out_of_what_proposers_and_models_said(tmp_path):
+    key = "sesame-4711-open"
+    made = node("c0001", {A: 0.0}, ["p.md"])
+    entry = ChangelogEntry("p.md", f"use {key}", "modified", (f"saw {key}",))
+    made = replace(
+        made,
+        candidate=replace(made.candidate, changelog=(entry,)),
+        diagnoses=(Diagnosis((A,), f"leaks {key}", methods={"m": key}),),
+    )
+    attempt = Attempt("c0009", "c0", 9, 0, {A: 0.0}, 0.0, False, changelog=(entry,))
+    write(
+        tmp_path,
+        [node("c0000", {A: 0.0}), made],
+        train(A),
+        attempts=[attempt],
+        redact=lambda text: text.replace(key, "[redacted]"),
+    )
+    for path in tmp_path.rglob("*"):
+        assert path.is_dir() or key not in path.read_text(), path
+    assert "use [redacted]" in (tmp_path / "attempts.md").read_text()

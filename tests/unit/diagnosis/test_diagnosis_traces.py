@@ -1,0 +1,202 @@
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_evo.diagnosis.rendering import trace_text
+from pytest_evo.diagnosis.traces import cut_trace
+from pytest_evo.diagnosis.traces import FAILING
+from pytest_evo.diagnosis.traces import make_trace
+from pytest_evo.diagnosis.traces import make_traces
+from pytest_evo.diagnosis.traces import PASSING
+from pytest_evo.diagnosis.traces import without_decorators
+from pytest_evo.evidence import Trace
+from pytest_evo.models import Candidate
+from pytest_evo.models import Detail
+from pytest_evo.models import Metric
+from pytest_evo.models import Node
+from pytest_evo.models import Outcome
+from pytest_evo.models import Phase
+from pytest_evo.models import Reach
+from pytest_evo.models import Rollout
+from pytest_evo.models import TraceStep
+from pytest_evo.models import Usage
+
+TEXT = st.text(max_size=800)
+
+
+def rollout(case: str = "t.py::a", score: float = 0.0, trace: str = "") -> Rollout:
+    outcome = Outcome.PASSED if score == 1 else Outcome.FAILED
+    return Rollout(
+        "c0000",
+        "t",
+        case,
+        0,
+        outcome,
+        score,
+        metrics=(Metric("recall", 0.25),),
+        usage=Usage(calls=2, input_tokens=30, output_tokens=4),
+        reach=Reach(("p.md",), exact=False),
+        trace=trace or None,
+    )
+
+
+def failed(report: str, message: str = "", **sections: str) -> Detail:
+    phase = Phase("call", "failed", 0.1, message, report, tuple(sections.items()))
+    return Detail((Phase("setup", "passed", 0.1, longrepr="not shown"), phase))
+
+
+def test_trace_says_what_a_rollout_did() -> None:
+    detail = Detail(
+        failed("E  boom", "AssertionError: boom", stdout="asked", log=" \n").phases,
+        (
+            TraceStep("search", {"k": 3, "q": "why\nnot"}),
+            TraceStep("model call", {"model": "m", "tokens": 34}),
+        ),
+        ("careful",),
+    )
+    trace = make_trace(rollout(), detail)
+    assert trace.failure == "AssertionError: boom\nE  boom"
+    assert trace.output == (("stdout", "asked"), ("warnings", "careful"))
+    assert trace.steps == 'search {"k": 3, "q": "why\\nnot"}'
+    assert trace.model_calls == 'model call {"model": "m", "tokens": 34}'
+    assert (trace.files, trace.certain) == (("p.md",), False)
+    assert (trace.calls, trace.tokens) == (2, 34)
+    text = trace_text(trace)
+    assert "`p.md`; others could have been read unseen" in text
+    assert "Calls of models: 2 (34 tokens)." in text
+    assert "Metrics: recall 0.25." in text
+    assert "not shown" not in text
+
+
+def test_message_that_the_report_repeats_is_told_once() -> None:
+    assert make_trace(rollout(), failed("E  boom", "boom")).failure == "E  boom"
+
+
+@given(TEXT, TEXT, TEXT, st.lists(TEXT, max_size=3), st.integers(-2, 3_000))
+def test_cut_trace_never_exceeds_its_budget_and_keeps_ends_of_the_failure(
+    failure: str, steps: str, calls: str, output: list[str], budget: int
+) -> None:
+    titled = tuple((str(number), text) for number, text in enumerate(output))
+    whole = Trace("c", "t", 0, Outcome.FAILED, 0.0, failure, titled, steps, calls)
+    short = cut_trace(whole, budget)
+    assert short.size <= max(0, budget)
+    if whole.size <= budget:
+        assert short == whole
+    elif failure and budget >= 40:
+        assert short.failure[:1] == failure[:1]
+        assert short.failure[-1:] == failure[-1:]
+        assert len(short.failure) >= min(len(failure), budget // 2 - 40)
+    assert [title for title, _ in short.output] == [title for title, _ in titled]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 40_000), st.booleans()), max_size=6),
+    st.integers(0, 60_000),
+)
+def test_traces_together_stay_in_their_budget_and_failures_come_first(
+    sizes: list[tuple[int, bool]], total: int
+) -> None:
+    details = {f"d{n}": failed("x" * size) for n, (size, _) in enumerate(sizes)}
+    rollouts = tuple(
+        rollout(f"t.py::{n}", 1.0 if passed else 0.0, f"d{n}")
+        for n, (_, passed) in enumerate(sizes)
+    )
+    node = Node(Candidate("c0000", "t"), rollouts)
+    traces = make_traces([node], details.__getitem__, total=total)
+    assert sum(trace.size for trace in traces) <= total
+    assert all(t.size <= (FAILING if t.failed else PASSING) for t in traces)
+    order = [trace.failed for trace in traces]
+    assert order == sorted(order, reverse=True)
+
+
+def test_newest_node_comes_first() -> None:
+    nodes = [Node(Candidate(f"c000{n}", "t"), (rollout(),)) for n in range(2)]
+    traces = make_traces(
+        [
+            nodes[0],
+            Node(
+                nodes[1].candidate,
+                (Rollout("c0001", "t", "t.py::a", 0, Outcome.FAILED, 0.0),),
+            ),
+        ]
+    )
+    assert [trace.node for trace in traces] == ["c0001", "c0000"]
+
+
+def test_secrets_are_taken_out_before_a_cut_could_split_them() -> None:
+    key = "sk-" + "a1" * 30
+    detail = failed("x" * (2 * FAILING // 3) + key + "y" * FAILING, key, stdout=key)
+    node = Node(Candidate("c0000", "t"), (rollout(trace="d"),))
+    (trace,) = make_traces(
+        [node], lambda name: detail, redact=lambda text: text.replace(key, "[redacted]")
+    )
+    assert not any("a1a1" in text for text in trace.texts())
+
+
+REPORT = """\
+x = 1, answer = 'Paris'
+
+    @pytest.mark.parametrize(
+        "question,answer",
+        [
+            ("capital of France", "Paris"),
+            ("capital of Peru", "Lima"),
+        ],
+    )
+    @pytest.mark.evo
+    def test_answer(question, answer, evo_artifact):
+>       assert ask(question) == answer
+E       AssertionError: assert 'Rome' == 'Paris'
+
+test_a.py:12: AssertionError
+_ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _
+
+        @cached(["Lima"])
+        def ask(question):
+>           return table @ question
+E           TypeError: unsupported
+
+test_a.py:3: TypeError"""
+
+
+def test_decorators_are_left_out_of_a_report_and_nothing_else_is() -> None:
+    kept = without_decorators(REPORT)
+    assert "Lima" not in kept
+    assert kept.count("[decorators left out]") == 2
+    for line in (
+        "x = 1, answer = 'Paris'",
+        "    def test_answer(question, answer, evo_artifact):",
+        ">       assert ask(question) == answer",
+        "        def ask(question):",
+        ">           return table @ question",
+        "test_a.py:3: TypeError",
+    ):
+        assert line in kept.split("\n")
+
+
+def test_text_in_a_decorator_that_looks_like_a_definition_does_not_end_it() -> None:
+    report = textwrap.indent(
+        '@pytest.mark.parametrize("code", [\n    """\n    def f(): pass\n    Lima\n'
+        '    """,\n])\nasync def test_code(code):\n    assert code\n',
+        "    ",
+    )
+    kept = without_decorators(report)
+    assert "Lima" not in kept
+    assert "    async def test_code(code):\n" in kept
+
+
+@given(st.text(alphabet=" @>dEef(x)\n", max_size=200))
+def test_report_without_decorators_stays_as_it_is(report: str) -> None:
+    lines = [line for line in report.split("\n") if not line.lstrip().startswith("@")]
+    plain = "\n".join(lines)
+    assert without_decorators(plain) == plain
+
+
+@pytest.mark.parametrize("value", [float("nan"), object(), {1: "a"}, "\ud800"])
+def test_step_with_any_data_becomes_text(value: object) -> None:
+    detail = Detail(steps=(TraceStep("odd", {"value": value}),))  # type: ignore[dict-item]
+    assert make_trace(rollout(), detail).steps.startswith("odd {")
