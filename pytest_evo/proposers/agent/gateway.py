@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hmac
+import http.client
 import json
 import secrets
 import socket
@@ -16,6 +17,7 @@ import socketserver
 import threading
 import time
 from collections.abc import Callable
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from types import TracebackType
@@ -71,6 +73,7 @@ class Gateway:
         self.closing = threading.Event()
         self._kept = 0
         self._lock = threading.Lock()
+        self._providers: set[http.client.HTTPConnection] = set()
         self._server = _Server(self, at)
         self._thread = threading.Thread(
             target=self._server.serve_forever,
@@ -94,6 +97,7 @@ class Gateway:
         self.closing.set()
         self._server.shutdown()
         self._thread.join()
+        self._break_off()
         self._server.end()
 
     @property
@@ -106,6 +110,26 @@ class Gateway:
         shown = headers.get("x-api-key") or ""
         shown = shown or (headers.get("authorization") or "").removeprefix("Bearer ")
         return hmac.compare_digest(shown.strip().encode(), self.token.encode())
+
+    @contextlib.contextmanager
+    def holding(
+        self, provider: http.client.HTTPConnection
+    ) -> Iterator[http.client.HTTPConnection]:
+        """Keep a connection to the provider where it can be broken off."""
+        with self._lock:
+            self._providers.add(provider)
+        try:
+            yield provider
+        finally:
+            with self._lock:
+                self._providers.discard(provider)
+            provider.close()
+
+    def _break_off(self) -> None:
+        with self._lock:
+            sockets = [provider.sock for provider in self._providers if provider.sock]
+        for connection in sockets:
+            shut(connection)
 
     def record(
         self, began: float, path: str, status: int, usage: Usage, texts: tuple[str, str]
@@ -161,7 +185,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
         self.server_close()
         with self._idle:
             for connection in tuple(self._open):
-                _shut(connection)
+                shut(connection)
             self._idle.wait_for(lambda: not self._open, _END_SECONDS)
 
 
@@ -268,6 +292,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
 
 
-def _shut(connection: socket.socket) -> None:
+def shut(connection: socket.socket) -> None:
+    """End a connection under whoever reads from it."""
     with contextlib.suppress(OSError):  # the other side was faster
         connection.shutdown(socket.SHUT_RDWR)

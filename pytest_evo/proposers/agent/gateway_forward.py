@@ -102,10 +102,10 @@ class Forward:
                 raise Refused(400, str(spent)) from None
         sent = prepare(self._body, self._route, self._gateway.model, left)
         data = json.dumps(sent).encode()
-        status, tokens = 502, None
+        status, tokens = 0, None
         try:
-            with contextlib.closing(_connection(self._gateway.upstream)) as upstream:
-                reply = self._ask(upstream, data)
+            with self._gateway.holding(_connection(self._gateway.upstream)) as provider:
+                reply = self._ask(provider, data)
                 with reply:
                     status = reply.status
                     tokens = self._pass(reply)
@@ -113,10 +113,14 @@ class Forward:
             usage = NO_USAGE
             if self._route.metered:
                 answered = self._answered if status < 300 else 0
+                if not status and self._gateway.closing.is_set():
+                    answered = 1  # it was broken off here, and may be on the bill
                 took = time.monotonic() - self._began
                 usage = allowance.settle(need, tokens, took, answered)
             texts = data.decode(), bytes(self._said).decode("utf-8", "replace")
-            self._gateway.record(self._began, self._route.path, status, usage, texts)
+            self._gateway.record(
+                self._began, self._route.path, status or 502, usage, texts
+            )
 
     def _ask(
         self, upstream: http.client.HTTPConnection, data: bytes
@@ -194,9 +198,10 @@ class Forward:
                 if self._answered > LARGEST_REPLY or self._gateway.closing.is_set():
                     raise ValueError("too much")
             self._write(stream.rest())
-            handler.wfile.write(b"0\r\n\r\n")
-            handler.wfile.flush()
-            whole = True
+            whole = not reply.length  # all that was announced has come
+            if whole:
+                handler.wfile.write(b"0\r\n\r\n")
+                handler.wfile.flush()
         handler.close_connection = handler.close_connection or not whole
         return stream.usage
 

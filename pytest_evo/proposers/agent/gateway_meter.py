@@ -104,7 +104,7 @@ class Allowance:
             if self.spent is not None:
                 raise Spent(self.spent)
             self._reserved += need
-            return need, None if tokens is None else max(1, tokens)
+            return need, None if tokens is None else max(1, tokens - need)
 
     def settle(
         self, need: int, tokens: Counted | None, seconds: float, answered: int

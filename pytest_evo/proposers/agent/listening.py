@@ -133,10 +133,13 @@ def read_plain(path: Path, most: int) -> bytes | None:
         handle = os.open(path, flags)
     except OSError:
         return None
-    with open(handle, "rb") as file:  # noqa: PTH123, a descriptor
+    try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             return None
-        data = file.read(most + 1)
+        with open(handle, "rb", closefd=False) as file:
+            data = file.read(most + 1)
+    finally:
+        os.close(handle)
     return data if len(data) <= most else None
 
 
