@@ -193,8 +193,8 @@ def _together(evidence: Evidence, suspects: judging.SuspectTest) -> list[Reason]
     if suspects.together and suspects.p <= level and large:
         names = tuple(e.case.id for e in evidence.still_suspect)
         text = (
-            f"what fell at first ({_count(evidence.suspects, 'case')}) was run again on "
-            f"both sides: the head scored {_points(-suspects.mean)} lower there "
+            f"what fell at first ({_count(evidence.suspects, 'case')}) was run again "
+            f"on both sides: the head scored {_points(-suspects.mean)} lower there "
             f"(p = {suspects.p:.2g})"
         )
         reasons.append(Reason(ReasonKind.SUSPECTS, text, names))
