@@ -142,6 +142,9 @@ class UpdatePlan:
     # -- steps -------------------------------------------------------------------------
 
     def _sample(self) -> Iterable[Ask]:
+        if self.missing:  # nothing can be written, so nothing more is spent
+            self._steps.clear()
+            return []
         quiet = [
             case
             for case in self._cases
