@@ -98,6 +98,7 @@ class LiteLLMModel:
         self._closed = threading.Event()
         self._first = threading.Lock()
         self._connected = False
+        self._owed = NO_USAGE  # of the probe, until an answer brings it in
         self._unwanted: set[str] = set()  # parameters that the provider refused
 
     @property
@@ -145,19 +146,22 @@ class LiteLLMModel:
             )
 
     def probe(self) -> Usage:
-        """Ask for one word; return what that cost.
+        """Ask for one word; what that cost is also charged with the first answer.
 
         Raises:
             ModelProblem: the model cannot be used as it is set up.
         """
         self.check()
         try:
-            return self._ask(_PROBE, min(PROBE_WAIT, self._options.max_wait)).usage
+            usage = self._ask(_PROBE, min(PROBE_WAIT, self._options.max_wait)).usage
         except ModelFailed as error:
             raise ModelProblem(
                 f"{error} Nothing was spent on rollouts. Look at --evo-model and "
                 f"{_SETTINGS}, then start again."
             ) from error
+        with self._first:
+            self._owed += usage
+        return usage
 
     # -- asking ----------------------------------------------------------------------
 
@@ -170,7 +174,10 @@ class LiteLLMModel:
             ToolsRefused: the model takes no tools.
             ModelFailed: no answer after all tries.
         """
-        return self._ask(request, self._options.max_wait)
+        reply = self._ask(request, self._options.max_wait)
+        with self._first:
+            owed, self._owed = self._owed, NO_USAGE
+        return replace(reply, usage=owed + reply.usage) if owed != NO_USAGE else reply
 
     def _ask(self, request: ChatRequest, limit: float) -> ChatReply:
         litellm = _litellm()

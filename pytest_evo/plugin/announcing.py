@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ from pathlib import Path
 from pytest_evo.engine.loop import Prospect
 from pytest_evo.models import Split
 from pytest_evo.plugin.isolating import Calibration
+from pytest_evo.plugin.modelling import kept_back
 from pytest_evo.plugin.redaction import dotenv_files
 from pytest_evo.plugin.runfiles import RunFiles
 from pytest_evo.plugin.task import Task
@@ -61,6 +63,7 @@ class Header:
                 *_notes(prospect, self.settings),
                 *_fixture_notes(self.calibration.slow_fixtures),
                 *_secret_notes(self.task.artifact),
+                *_key_notes(self.settings),
             ),
         )
         self.show(header_lines(facts))
@@ -80,6 +83,15 @@ def _secret_notes(artifact: Path) -> Iterator[str]:
         yield (
             f"{', '.join(names)} in the artifact may hold secrets: proposers, diffs "
             "and the run directory show the files as they are"
+        )
+
+
+def _key_notes(settings: Settings) -> Iterator[str]:
+    names = kept_back(settings, os.environ)
+    if names:
+        yield (
+            f"rollouts do not see {', '.join(names)}; if the suite needs the key too, "
+            "set share_key = true in [tool.pytest_evo.model_options]"
         )
 
 

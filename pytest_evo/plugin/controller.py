@@ -23,6 +23,9 @@ from pytest_evo.plugin.evolving import Evolution
 from pytest_evo.plugin.evolving import ExitCode
 from pytest_evo.plugin.isolation.reach import recorder
 from pytest_evo.plugin.junitxml import report_winner
+from pytest_evo.plugin.modelling import hidden_variables
+from pytest_evo.plugin.modelling import RunModels
+from pytest_evo.plugin.modelling import SECRETS
 from pytest_evo.plugin.options import option_overrides
 from pytest_evo.plugin.pools.base import Pool
 from pytest_evo.plugin.pools.inprocess import InProcessSession
@@ -36,14 +39,13 @@ from pytest_evo.plugin.terminal import make_display
 from pytest_evo.proposers.archive import Archive
 from pytest_evo.proposers.load import choose_proposer
 from pytest_evo.proposers.load import load_proposer
+from pytest_evo.protocols import ChatModel
 from pytest_evo.reports.console import Line
 from pytest_evo.reports.ending import result_lines
 from pytest_evo.settings import load_settings
 from pytest_evo.settings import Settings
 from pytest_evo.strategies.presets import with_preset
 
-SECRETS = ("*_API_KEY", "*_ACCESS_KEY", "*_SECRET_KEY", "*_AUTH_TOKEN")
-"""Variables that only a model-driven proposer needs; rollouts do not see them."""
 _MARKUP = {"dim": "light"}  # what pytest's terminal writer calls it
 
 
@@ -77,8 +79,9 @@ class Controller:
 
     def _hidden(self, settings: Settings) -> tuple[str, ...]:
         named = settings.agent_options.api_key_env
-        asked = SECRETS if settings.model or settings.agent else ()
-        return (*asked, named) if named is not None else asked
+        agents = (*SECRETS, named or "") if settings.agent else ()
+        models = hidden_variables(settings, os.environ)
+        return tuple(dict.fromkeys(filter(None, (*agents, *models))))
 
     def _run(self, pool: Pool) -> int:
         reporter = self._config.pluginmanager.get_plugin("terminalreporter")
@@ -202,13 +205,16 @@ def make_task(config: pytest.Config) -> Task:
     artifact = locate(config.rootpath, schema)
     refuse_own_files_inside(config.rootpath, artifact, settings)
     name = choose_proposer(settings)
-    archive = Archive(Redaction(secrets_of(os.environ, artifact)).text)
+    redact = Redaction(secrets_of(os.environ, artifact)).text
+    archive = Archive(redact)
+    models = RunModels(os.environ, redact, settings.seed)
     notices: list[str] = []
     proposer = hooks.make_proposer(config, name) or load_proposer(
         name,
         settings,
         schema,
         config.rootpath,
+        model=_model(models, settings),
         archive=archive,
         notice=notices.append,
     )
@@ -222,7 +228,14 @@ def make_task(config: pytest.Config) -> Task:
         resume,
         archive,
         tuple(notices),
+        models,
     )
+
+
+def _model(models: RunModels, settings: Settings) -> ChatModel | None:
+    if settings.model is None:
+        return None
+    return models.model(settings.model, settings.model_options)
 
 
 def refuse_no_artifact(settings: Settings) -> None:

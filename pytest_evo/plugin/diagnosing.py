@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from random import Random
 
 from pytest_evo.diagnosis.briefing import Versions
 from pytest_evo.diagnosis.evidence import gather
@@ -91,7 +89,7 @@ def open_reading(
     made = hooks.make_diagnoser(task.config, name)
     if made is not None:
         return Reading(WithDetails(made, files.rollouts.detail))
-    model = _model(settings, redact) if name in DIAGNOSERS else None
+    model = _model(task) if name in DIAGNOSERS else None
 
     def tools() -> Tools:
         assert model is not None
@@ -103,25 +101,22 @@ def open_reading(
         )
 
     diagnoser = make_diagnoser(name, tools)
-    if model is not None:
-        model.probe()
     if isinstance(diagnoser, NoDiagnosis):
         return Reading(diagnoser)
     return Reading(WithDetails(diagnoser, files.rollouts.detail), model)
 
 
-def _model(settings: Settings, redact: Callable[[str], str]) -> LiteLLMModel:
-    name = model_name(settings)
+def prepare_model(task: Task) -> None:
+    """Name the model that diagnoses, so that it is checked with the others."""
+    name = choose_diagnoser(task.settings, task.proposer_name)
+    if name in DIAGNOSERS:
+        _model(task)
+
+
+def _model(task: Task) -> LiteLLMModel:
+    name = model_name(task.settings)
     assert name is not None
-    options = _options(settings)
-    variable = options.api_key_env
-    return LiteLLMModel(
-        name,
-        options,
-        rng=Random(settings.seed),
-        key=None if variable is None else os.environ.get(variable),
-        hide=redact,
-    )
+    return task.models.model(name, _options(task.settings))
 
 
 def _options(settings: Settings) -> ModelSettings:

@@ -107,7 +107,10 @@ class Evolution:
             }
         )
         if settings.dry_run:
+            self._task.models.check()
             return self._dry_run(settings, marks, how)
+        diagnosing.prepare_model(self._task)
+        self._task.models.probe(budget_usd=settings.budget_usd)
         files = self._open(settings, marks)
         self.run_id = files.directory.id
         self._task.archive.folder = files.directory.path / "proposer"
@@ -119,6 +122,7 @@ class Evolution:
         try:
             return self._run(pool, settings, marks, how, files)
         finally:
+            self._task.models.close()
             files.close()
 
     def _open(self, settings: Settings, marks: Sequence[CaseMark]) -> RunFiles:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_evo.models import ArtifactSchema
+from pytest_evo.plugin.modelling import RunModels
 from pytest_evo.proposers.archive import Archive
 from pytest_evo.protocols import Proposer
 from pytest_evo.settings import Settings
@@ -31,3 +32,4 @@ class Task:
     resume: RunDirectory | None
     archive: Archive = field(default_factory=Archive)
     notices: tuple[str, ...] = ()
+    models: RunModels = field(default_factory=lambda: RunModels({}))

@@ -17,6 +17,7 @@ from pytest_evo.errors import SettingsProblem
 from pytest_evo.models import ArtifactSchema
 from pytest_evo.proposers.agent.starting import make_agent_proposer
 from pytest_evo.proposers.archive import Archive
+from pytest_evo.proposers.llm.proposer import LlmProposer
 from pytest_evo.proposers.patches import load_patch
 from pytest_evo.proposers.patches import SUFFIXES
 from pytest_evo.proposers.scripted import FunctionProposer
@@ -24,11 +25,11 @@ from pytest_evo.proposers.scripted import PatchProposer
 from pytest_evo.proposers.scripted import Propose
 from pytest_evo.proposers.search import SearchProposer
 from pytest_evo.proposers.tpe import load_optuna
+from pytest_evo.protocols import ChatModel
 from pytest_evo.protocols import Proposer
 from pytest_evo.settings import Settings
 
 NAMES = ("search", "llm", "agent", "scripted")
-_LATER = ("llm",)
 
 
 def choose_proposer(settings: Settings) -> str:
@@ -52,6 +53,7 @@ def load_proposer(
     schema: ArtifactSchema,
     rootdir: Path,
     *,
+    model: ChatModel | None = None,
     archive: Archive | None = None,
     notice: Callable[[str], None] = lambda text: None,
 ) -> Proposer:
@@ -63,6 +65,7 @@ def load_proposer(
         settings: for what the proposer itself needs.
         schema: of the artifact; ``search`` needs knobs in it.
         rootdir: relative paths start here; ``package.module`` may lie here.
+        model: that ``llm`` asks.
         archive: keeps what a proposer leaves beside its edits.
         notice: told what a person should know before the run.
 
@@ -77,12 +80,8 @@ def load_proposer(
         return _scripted(settings.scripted, rootdir)
     if chosen == "agent":
         return make_agent_proposer(settings, rootdir, archive=archive, notice=notice)
-    if chosen in _LATER:
-        raise SettingsProblem(
-            f"The proposer {chosen!r} is not part of this version. Type "
-            "--evo-proposer=search (turns declared knobs), --evo-proposer=scripted, or "
-            "--evo-proposer=package.module:name for one of your own."
-        )
+    if chosen == "llm":
+        return _llm(settings, rootdir, model, archive)
     if ":" in chosen:
         return load_object(chosen, rootdir, "proposer")
     close = difflib.get_close_matches(chosen, NAMES, 1) or ["search"]
@@ -109,6 +108,20 @@ def _search(schema: ArtifactSchema) -> Proposer:
         )
     load_optuna()
     return SearchProposer()
+
+
+def _llm(
+    settings: Settings,
+    rootdir: Path,
+    model: ChatModel | None,
+    archive: Archive | None,
+) -> Proposer:
+    if model is None:
+        raise SettingsProblem(
+            "The proposer 'llm' needs a model. Type --evo-model=PROVIDER/NAME, like "
+            "openai/gpt-5-mini, or set model in [tool.pytest_evo]."
+        )
+    return LlmProposer(model, settings.model_options, rootdir=rootdir, archive=archive)
 
 
 # -- scripted ----------------------------------------------------------------------

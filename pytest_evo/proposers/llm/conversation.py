@@ -15,11 +15,13 @@ from pytest_evo.chat import Speaker
 from pytest_evo.chat import Tool
 from pytest_evo.chat import ToolCall
 from pytest_evo.errors import ProposalRefused
+from pytest_evo.hostile import cut
 
 _LEFT_OUT = "[left out to keep the request short; call the tool again if you need it]"
 _MOST_SAID = 8_000
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SMALLEST = 4_000
+_MOST_KEPT = 40_000
 
 Opening = Callable[[int], tuple[Message, ...]]
 """The first messages for a number of bytes: the stable ones first."""
@@ -89,6 +91,18 @@ class Conversation:
     def answer(self, call: ToolCall, text: str) -> None:
         """Tell the model what a tool says."""
         self._later.append(Message(Speaker.TOOL, text, answers=call.id))
+
+    def transcript(self) -> str:
+        """All that was said, for a person to read; long texts are cut."""
+        parts = []
+        for message in (*self._start, *self._later):
+            rows = [f"## {message.speaker}", "", cut(message.text, _MOST_KEPT)]
+            rows += [
+                f"calls {call.name} {cut(call.arguments, _MOST_KEPT)}"
+                for call in message.calls
+            ]
+            parts.append("\n".join(rows))
+        return "\n\n".join(parts) + "\n"
 
     def _made(self, opening: tuple[Message, ...], later: list[Message]) -> ChatRequest:
         return ChatRequest((*opening, *later), self._tools)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from pytest_evo.chat import AnswerRefused
@@ -12,9 +14,11 @@ from pytest_evo.chat import Message
 from pytest_evo.chat import ToolsRefused
 from pytest_evo.errors import ContextOverflow
 from pytest_evo.errors import ProposalRefused
+from pytest_evo.models import candidate_id
 from pytest_evo.models import ChangelogEntry
 from pytest_evo.models import Json
 from pytest_evo.models import Proposal
+from pytest_evo.proposers.archive import Archive
 from pytest_evo.proposers.llm.agent import ToolAgent
 from pytest_evo.proposers.llm.blocks import BlockWriter
 from pytest_evo.proposers.llm.conversation import Conversation
@@ -38,7 +42,7 @@ class LlmProposer:
         model: the model.
         options: how much it may say.
         rootdir: a relative folder of prompts starts here.
-        hide: takes secrets out of what the model reads.
+        archive: keeps the conversations, and takes secrets out of what is read.
 
     Raises:
         SettingsProblem: the folder of prompts is not there.
@@ -50,11 +54,12 @@ class LlmProposer:
         options: ModelSettings,
         *,
         rootdir: Path | None = None,
-        hide: Callable[[str], str] = str,
+        archive: Archive | None = None,
     ) -> None:
         self._model = model
         self._options = options
-        self._hide = hide
+        self._archive = archive or Archive()
+        self._hide = self._archive.redact
         folder = options.prompts
         base = rootdir or Path()
         self._prompts = Prompts(None if folder is None else base / folder)
@@ -98,8 +103,11 @@ class LlmProposer:
             self._options.prompt_bytes,
             all_tools(),
         )
-        ask = self._asking(account)
-        return ToolAgent(ask, bench, conversation, self._options.steps).run()
+        agent = ToolAgent(
+            self._asking(account), bench, conversation, self._options.steps
+        )
+        with self._kept(request, conversation):
+            return agent.run()
 
     def _with_blocks(
         self, request: ProposalRequest, account: Account
@@ -108,7 +116,20 @@ class LlmProposer:
         conversation = Conversation(
             self._opening(request, bench, tools=False), self._options.prompt_bytes
         )
-        return BlockWriter(self._asking(account), bench, conversation).run()
+        with self._kept(request, conversation):
+            return BlockWriter(self._asking(account), bench, conversation).run()
+
+    @contextmanager
+    def _kept(
+        self, request: ProposalRequest, conversation: Conversation
+    ) -> Iterator[None]:
+        """Keep the conversation, however it ends."""
+        try:
+            yield
+        finally:
+            name = candidate_id(request.iteration, request.step)
+            again = "-again" if request.feedback is not None else ""
+            self._archive.keep(f"{name}{again}", {"talk.md": conversation.transcript()})
 
     def _opening(
         self, request: ProposalRequest, bench: Workbench, *, tools: bool

@@ -32,6 +32,7 @@ from pytest_evo.models import ArtifactSchema
 from pytest_evo.models import FileRule
 from pytest_evo.models import Kind
 from pytest_evo.models import Usage
+from pytest_evo.proposers.archive import Archive
 from pytest_evo.proposers.llm.proposer import LlmProposer
 from pytest_evo.settings_model import ModelSettings
 from pytest_evo.testing.models import ScriptedModel
@@ -352,7 +353,7 @@ def test_secrets_are_neither_shown_nor_written_over(tmp_path) -> None:
     proposer = LlmProposer(
         model,
         ModelSettings(),
-        hide=lambda text: text.replace("hush-hush-1", "[redacted KEY]"),
+        archive=Archive(lambda text: text.replace("hush-hush-1", "[redacted KEY]")),
     )
     proposer.propose(request_in(tmp_path, files))
     said = "\n".join(m.text for r in model.requests for m in r.messages)

@@ -87,10 +87,9 @@ def test_search_without_optuna_says_what_to_install(load, monkeypatch):
         load(schema=KNOBBED)
 
 
-@pytest.mark.parametrize("name", ["llm"])
-def test_model_proposers_say_that_they_are_not_there_yet(load, name):
-    with pytest.raises(SettingsProblem, match="not part of this version"):
-        load(name)
+def test_model_proposer_without_a_model_says_how_to_name_one(load):
+    with pytest.raises(SettingsProblem, match="--evo-model=PROVIDER/NAME"):
+        load("llm")
 
 
 def test_agent_proposer_without_an_agent_names_those_there_are(load):
