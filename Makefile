@@ -5,10 +5,11 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= 2
 
-.PHONY: help demo test check unit integration bench bench-gate test-agents test-kill test-disk soak coverage docs-changelog clean
+.PHONY: help demo demo-chain test check unit integration bench bench-gate test-agents test-kill test-disk soak coverage docs-changelog clean
 
 help:
 	@echo "make demo         improve the retrieval example (under 5 minutes on 2 cores)"
+	@echo "make demo-chain   four repairs that only pass together, without a chain and with one"
 	@echo "make test         checks and all tests"
 	@echo "make check        ruff, mypy, import contract"
 	@echo "make bench        speed, measured as ratios in one run"
@@ -36,6 +37,14 @@ demo: $(VENV)/.example
 	  $(abspath $(BIN))/pytest --evolve --budget-rollouts=$(DEMO_ROLLOUTS) -n $(WORKERS)
 
 DEMO_ROLLOUTS ?= 5000
+
+# the same four edits, without a chain (no gain: exit 1 is what is wanted) and with one
+demo-chain: $(STAMP)
+	cd example_projects/skill && ! $(abspath $(BIN))/pytest --evolve \
+	  --evo-chain-depth=0 --evo-require-gain --budget-rollouts=600 -n $(WORKERS)
+	cd example_projects/skill && $(abspath $(BIN))/pytest --evolve \
+	  --evo-require-gain --budget-rollouts=600 -n $(WORKERS)
+	@echo "without a chain: no gain. With one: all of it. See example_projects/skill/README.md"
 
 test: $(VENV)/.example check
 	$(BIN)/python -m pytest -n $(WORKERS) --dist=worksteal -q tests
