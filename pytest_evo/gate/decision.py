@@ -9,6 +9,7 @@ from math import fsum
 from pytest_evo.gate import judging
 from pytest_evo.gate.evidence import CaseEvidence
 from pytest_evo.gate.evidence import Evidence
+from pytest_evo.gate.evidence import gather
 from pytest_evo.gate.evidence import is_quarantined
 from pytest_evo.gate.limits import check_limits
 from pytest_evo.gate.rows import make_rows
@@ -54,7 +55,7 @@ def decide(
     Raises:
         ValueError: an observation is of a case that is not among ``cases``.
     """
-    evidence = Evidence(observations, cases, policy)
+    evidence = Evidence(gather(observations, cases), policy)
     found = find(evidence, change)
     verdict, reasons = _verdict(evidence, found)
     tests = {name: (p, q) for name, p, q in found.suspects.by_case}

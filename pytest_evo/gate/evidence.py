@@ -72,7 +72,9 @@ class CaseEvidence:
         self.case = case
         self.all: list[Observation] = []  # attempts that were retried too
         self._last: dict[tuple[Arm, int], Observation] = {}
-        self._pairs: dict[tuple[Stage, ...], list[Pair]] = {}  # asked for since
+        # what was asked for since the last observation
+        self._seen: dict[tuple[Arm, tuple[Stage, ...]], list[Observation]] = {}
+        self._pairs: dict[tuple[Stage, ...], list[Pair]] = {}
 
     def add(self, observation: Observation) -> None:
         """Take an observation; a later attempt replaces an earlier one."""
@@ -80,12 +82,19 @@ class CaseEvidence:
         key = observation.arm, observation.repeat
         if key not in self._last or self._last[key].attempt <= observation.attempt:
             self._last[key] = observation
+        self._seen.clear()
         self._pairs.clear()
 
     def seen(self, arm: Arm, *stages: Stage) -> list[Observation]:
         """Last attempts of an arm by repeat; of all stages where none is named."""
-        found = (o for (a, _), o in sorted(self._last.items()) if a is arm)
-        return [o for o in found if not stages or o.stage in stages]
+        found = self._seen.get((arm, stages))
+        if found is None:
+            last = self._last
+            repeats = sorted(repeat for a, repeat in last if a is arm)
+            mine = (last[arm, repeat] for repeat in repeats)
+            found = [o for o in mine if not stages or o.stage in stages]
+            self._seen[arm, stages] = found
+        return found
 
     def pairs(self, *stages: Stage) -> list[Pair]:
         """The measured pairs of these stages, by repeat."""
@@ -187,24 +196,16 @@ def _spread(values: Sequence[float]) -> float:
 
 
 class Evidence:
-    """Every case with what was seen of it, under one policy. Built once, then read."""
+    """Every case with what was seen of it so far, under one policy.
+
+    Whatever is asked is worked out once: make a new one after an observation.
+    """
 
     def __init__(
-        self,
-        observations: Iterable[Observation],
-        cases: Sequence[GateCase],
-        policy: GatePolicy,
+        self, by_id: Mapping[CaseId, CaseEvidence], policy: GatePolicy
     ) -> None:
+        self.by_id = by_id
         self.policy = policy
-        self.by_id: Mapping[CaseId, CaseEvidence] = {
-            case.id: CaseEvidence(case) for case in cases
-        }
-        for observation in observations:
-            if observation.case not in self.by_id:
-                raise ValueError(
-                    f"a rollout of {observation.case!r}, which is no case of this gate"
-                )
-            self.by_id[observation.case].add(observation)
 
     # -- who counts ----------------------------------------------------------------
 
@@ -385,6 +386,24 @@ class Evidence:
         )
         lost = sum(e.lost is not None for e in self.counted)
         return (lost + bare) / len(self.counted) if self.counted else 0.0
+
+
+def gather(
+    observations: Iterable[Observation], cases: Iterable[GateCase]
+) -> dict[CaseId, CaseEvidence]:
+    """Sort observations by case.
+
+    Raises:
+        ValueError: an observation is of a case that is not among ``cases``.
+    """
+    by_id = {case.id: CaseEvidence(case) for case in cases}
+    for observation in observations:
+        if observation.case not in by_id:
+            raise ValueError(
+                f"a rollout of {observation.case!r}, which is no case of this gate"
+            )
+        by_id[observation.case].add(observation)
+    return by_id
 
 
 def is_quarantined(case: GateCase, policy: GatePolicy) -> bool:

@@ -19,6 +19,7 @@ from pytest_evo.gate.decision import NO_CHANGE
 from pytest_evo.gate.evidence import CaseEvidence
 from pytest_evo.gate.evidence import counts
 from pytest_evo.gate.evidence import Evidence
+from pytest_evo.gate.evidence import gather
 from pytest_evo.gate.evidence import plan_order
 from pytest_evo.gate.settling import could_settle
 from pytest_evo.gate.stopping import EarlyStop
@@ -68,6 +69,7 @@ class Planner:
         self._change = change
         self._base_arm = base_arm
         self._observations: list[Observation] = []
+        self._evidence_by_id = gather((), self._cases)
         self._waiting: deque[tuple[Ask, ...]] = deque()  # a pair, or a retry
         self._awaited: dict[tuple[Arm, CaseId, int, int], Ask] = {}
         self._asked = 0
@@ -152,6 +154,7 @@ class Planner:
                 f"on {observation.arm}"
             )
         self._observations.append(observation)
+        self._evidence_by_id[observation.case].add(observation)
         again = observation.attempt < self._policy.retries and not self._stopped
         if observation.outcome.is_infrastructure and again:
             retry = Ask(ask.arm, ask.case, ask.repeat, ask.stage, ask.attempt + 1)
@@ -214,7 +217,11 @@ class Planner:
     def _first_pairs(self, cases: Sequence[GateCase]) -> list[tuple[Ask, ...]]:
         self._runs.update({case.id: case for case in cases})
         self._first_cost += sum(len(self._arms(case)) for case in cases)
-        self._early.plan([case for case in cases if counts(case, self._policy)])
+        self._early.plan(
+            self._evidence_by_id[case.id]
+            for case in cases
+            if counts(case, self._policy)
+        )
         return [self._pair(case, Stage.FIRST, self._arms(case)) for case in cases]
 
     def _samples(self) -> Iterable[tuple[Ask, ...]]:
@@ -258,7 +265,7 @@ class Planner:
     # -- asks ----------------------------------------------------------------------
 
     def _evidence(self) -> Evidence:
-        return Evidence(self._observations, self._cases, self._policy)
+        return Evidence(self._evidence_by_id, self._policy)
 
     def _arms(self, case: GateCase) -> tuple[Arm, ...]:
         """Which arms the first pair has to run."""

@@ -6,12 +6,11 @@ which worker is faster decides nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from pytest_evo.gate.evidence import CaseEvidence
 from pytest_evo.gate.judging import plain_goal
 from pytest_evo.gate.statistics import Bettor
-from pytest_evo.gate.values import GateCase
 from pytest_evo.gate.values import GatePolicy
 from pytest_evo.gate.values import Observation
 from pytest_evo.models import CaseId
@@ -33,18 +32,17 @@ class EarlyStop:
         self._bettor = Bettor()
         self._plain = False
 
-    def plan(self, cases: Sequence[GateCase]) -> None:
+    def plan(self, cases: Iterable[CaseEvidence]) -> None:
         """Add cases whose first pairs were planned, in this order, and that count."""
-        for case in cases:
-            self._by_id[case.id] = CaseEvidence(case)
-            self._order.append(self._by_id[case.id])
+        for evidence in cases:
+            self._by_id[evidence.case.id] = evidence
+            self._order.append(evidence)
 
     def see(self, observation: Observation) -> str:
-        """Take a first rollout; the reason to stop, or nothing."""
+        """Look at a first rollout that was added; the reason to stop, or nothing."""
         evidence = self._by_id.get(observation.case)
         if evidence is None:
             return ""
-        evidence.add(observation)
         if self._is_lost(evidence):
             self._lost.add(observation.case)
         most = self._policy.max_error_rate * len(self._order)
