@@ -160,10 +160,10 @@ ROWS = (
     Row("A/A", 30, regressed_at_most=0.02),
     Row("A/A, all pass half of the time", 20, suite="coins", regressed_at_most=0.02),
     Row("A/A", 300, trials=0.25, regressed_at_most=0.03),
-    Row("10 % lose 50 points", 30, 0.1, 0.5),
+    Row("10 % lose 50 points", 30, 0.1, 0.5, trials=0.5),
     Row("10 % lose 50 points", 300, 0.1, 0.5, trials=0.25),
-    Row("3 % are broken", 100, 0.03, 1.0),
-    Row("all lose 5 points", 100, 1.0, 0.05),
+    Row("3 % are broken", 100, 0.03, 1.0, trials=0.5),
+    Row("all lose 5 points", 100, 1.0, 0.05, trials=0.5),
 )
 
 
