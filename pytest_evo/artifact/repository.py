@@ -110,6 +110,17 @@ class Repository:
         found = done.stdout.decode(errors="replace").strip()
         return found if _ID.fullmatch(found) else None
 
+    def left_at(self, commit: str) -> str | None:
+        """Where the checked-out branch left a commit's; None where it has not.
+
+        A shallow clone does not know: what is cut off cannot be told from what was
+        never there.
+        """
+        if self.is_shallow:
+            return None
+        found = self._text("merge-base", commit, "HEAD")
+        return found if _ID.fullmatch(found) and found != commit else None
+
     def entries(self, commit: str, folder: str) -> tuple[GitEntry, ...] | None:
         """Everything below a folder of the project; None where it is not there.
 

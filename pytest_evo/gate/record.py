@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from collections.abc import Mapping
 from dataclasses import asdict
 from dataclasses import dataclass
@@ -102,18 +103,31 @@ class _File(BaseModel):
 
 
 def record_text(record: GateRecord, decision: GateDecision) -> str:
-    """The file: the record, and what was decided then."""
+    """The file, one case or rollout a line: the record, and what was decided then."""
     summary = {
         "verdict": decision.verdict.value,
         "exit_code": int(decision.exit_code),
         "reasons": [reason.text for reason in decision.reasons],
     }
-    data = {
-        "pytest_evo_gate": VERSION,
-        "decision": summary,
-        "record": asdict(record),
-    }
-    return json.dumps(data, indent=1, default=str) + "\n"
+    facts = asdict(record)
+    long = {name: facts.pop(name) for name in ("cases", "observations", "places")}
+    lines = [f'"pytest_evo_gate": {VERSION},', f'"decision": {_json(summary)},']
+    lines += ['"record": {', *(f"{_json(k)}: {_json(v)}," for k, v in facts.items())]
+    for name in ("cases", "observations"):
+        lines += [f"{_json(name)}: [", *_separated(map(_json, long[name])), "],"]
+    places = (f"{_json(k)}: {_json(v)}" for k, v in long["places"].items())
+    lines += ['"places": {', *_separated(places), "}", "}"]
+    return "{\n" + "\n".join(lines) + "\n}\n"
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, default=str)
+
+
+def _separated(rows: Iterable[str]) -> list[str]:
+    """One row a line, with commas between them."""
+    found = [f"{row}," for row in rows]
+    return [*found[:-1], found[-1].removesuffix(",")] if found else []
 
 
 def read_record(text: str, name: str) -> GateRecord:

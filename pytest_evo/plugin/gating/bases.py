@@ -101,6 +101,13 @@ def _from_git(
     tree = artifact_at(repository, commit, schema, artifact, blobs)
     notes: list[str] = []
     known = _committed(repository, commit, rootdir, committed, schema, notes)
+    left = repository.left_at(commit)
+    if left is not None:
+        notes.append(
+            f"{name.removeprefix(GIT)} has moved on since this branch left it, and "
+            "what it gained counts as lost here; to compare with where the branch "
+            f"left: --evo-gate=git:{left[:12]}"
+        )
     untracked = repository.untracked(schema.directory)
     if untracked:
         notes.append(
