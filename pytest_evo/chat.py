@@ -12,7 +12,6 @@ from pytest_evo.errors import EvoError
 from pytest_evo.errors import ModelFailed
 from pytest_evo.errors import ModelProblem
 from pytest_evo.errors import ProposalRefused
-from pytest_evo.errors import ProposerExhausted
 from pytest_evo.models import Json
 from pytest_evo.models import NO_USAGE
 from pytest_evo.models import Usage
@@ -114,8 +113,15 @@ class AnswerRefused(Costly, ProposalRefused):
     """A proposal that came to nothing after model calls."""
 
 
-class AnswersOver(Costly, ProposerExhausted):
-    """No further proposal, because what is left does not pay for a model call."""
+class AnswersOver(Costly):
+    """What is left of a budget does not pay for a model call: the run ends softly.
+
+    ``axis`` is ``tokens`` or ``usd``.
+    """
+
+    def __init__(self, axis: str, message: str, usage: Usage = NO_USAGE) -> None:
+        super().__init__(message, usage)
+        self.axis = axis
 
 
 class AnswerFailed(Costly, ModelFailed):

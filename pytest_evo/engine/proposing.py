@@ -6,8 +6,10 @@ import inspect
 from collections.abc import Sequence
 
 from pytest_evo.background import in_daemon_thread
+from pytest_evo.chat import AnswersOver
 from pytest_evo.chat import spent_on
 from pytest_evo.engine.budget import Budget
+from pytest_evo.engine.budget import BudgetReached
 from pytest_evo.engine.parts import Parts
 from pytest_evo.engine.parts import Plan
 from pytest_evo.engine.scopelog import ScopeLog
@@ -79,12 +81,14 @@ class Proposing:
                 self._budget.ask()
                 try:
                     made = await self._ask(step, attempt, base, nodes, batch, feedback)
-                except (ModelFailed, ModelProblem) as error:
+                except (ModelFailed, ModelProblem, AnswersOver) as error:
                     failure = error
                     made = self._unanswered(step, attempt, base, error)
             self._budget.charge_usage(made)
             self._log.write(made)
             self._parts.observer.notice(made)
+            if isinstance(failure, AnswersOver):
+                raise BudgetReached(failure.axis, str(failure))
             vain = isinstance(failure, ModelProblem) or attempt == ATTEMPTS - 1
             if failure is not None and vain:
                 raise failure

@@ -121,7 +121,8 @@ class Account:
             left = self._usd - others - (now.usd or 0.0)
             if left <= self._last:
                 raise AnswersOver(
-                    f"budget: {max(0.0, left):.4f} USD are left, and the last model "
+                    "usd",
+                    f"{max(0.0, left):.4f} USD are left, and the last model "
                     f"call cost {self._last:.4f}; give a larger --budget-usd",
                     self.usage,
                 )
@@ -131,7 +132,8 @@ class Account:
         room = self._tokens - others - now.tokens - needed
         if room < min(most, LEAST_ANSWER):
             raise AnswersOver(
-                f"budget: the next model call needs about {needed:,} tokens and an "
+                "tokens",
+                f"the next model call needs about {needed:,} tokens and an "
                 f"answer, and {max(0, room + needed):,} are left; give a larger "
                 "--budget-tokens",
                 self.usage,

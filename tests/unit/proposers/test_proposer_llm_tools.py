@@ -455,7 +455,7 @@ def test_calls_of_other_slots_count(tmp_path) -> None:
     def answer(request):
         if not inner:
             try:
-                inner.append(AnswersOver("none"))
+                inner.append(AnswersOver("tokens", "none"))
                 proposer.propose(request_in(tmp_path / "b", tokens_left=6_000))
             except AnswersOver as error:
                 inner[0] = error
