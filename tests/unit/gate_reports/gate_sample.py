@@ -18,7 +18,10 @@ from pytest_evo.gate.values import Stage
 from pytest_evo.models import Outcome
 
 TODAY = date(2026, 1, 31)
-EVIL = "t.py::test[%0A::error::x\r\n::set-output name=a::b | `@everyone` <b>\x1b[31m\u202e]"
+EVIL = (
+    "t.py::test[%0A::error::x\r\n::set-output name=a::b"
+    " | `@everyone` <b>\x1b[31m\u202e]"
+)
 MESSAGE = "boom\n::error file=/etc/passwd::owned\n| a | b |\n```\n@everyone <script>"
 
 
