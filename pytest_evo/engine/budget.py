@@ -55,6 +55,7 @@ class Budget:
         self._reserved: Counter[Purpose] = Counter()
         self.set_aside = 0
         self._clock = clock
+        self._over: BudgetReached | None = None
 
     @property
     def reserved(self) -> int:
@@ -109,6 +110,8 @@ class Budget:
         Raises:
             BudgetReached: one of them is used up.
         """
+        if self._over is not None:
+            raise self._over
         limits = self.limits
         if limits.seconds is not None and self._clock.elapsed() >= limits.seconds:
             raise BudgetReached("time", f"{limits.seconds:g} s are over")
@@ -116,6 +119,10 @@ class Budget:
             raise BudgetReached("tokens", f"{self.tokens} of {limits.tokens} spent")
         if limits.usd is not None and self.usd >= limits.usd:
             raise BudgetReached("usd", f"{self.usd:.4f} of {limits.usd:g} spent")
+
+    def close(self, axis: str, detail: str) -> None:
+        """Let nothing new start: what is left does not pay for the next call."""
+        self._over = self._over or BudgetReached(axis, detail)
 
     def reserve(self, count: int, purpose: Purpose) -> None:
         """Set ``count`` rollouts aside for a step, all or none.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import NoReturn
 
 from pytest_evo.chat import ChatReply
 from pytest_evo.chat import ChatRequest
@@ -82,13 +83,20 @@ class RationedModel:
         waiting = self._spent.tokens - (charged.tokens - self._before.tokens)
         tokens = budget.tokens_left()
         if tokens is not None and waiting + self._asked + need >= tokens:
-            raise ModelFailed(
-                f"what is left of --budget-tokens ({max(0, tokens - waiting):,}) does "
-                f"not pay for a question of about {need:,}"
+            self._refuse(
+                budget,
+                "tokens",
+                f"{max(0, tokens - waiting):,} are left and do not pay for a question "
+                f"of about {need:,}",
             )
         owed = (self._spent.usd or 0.0) - (
             (charged.usd or 0.0) - (self._before.usd or 0.0)
         )
         usd = budget.usd_left()
         if usd is not None and owed >= usd:
-            raise ModelFailed("nothing is left of --budget-usd")
+            self._refuse(budget, "usd", "nothing is left")
+
+    def _refuse(self, budget: Budget, axis: str, why: str) -> NoReturn:
+        """The run ends with this step: the next one could not be read either."""
+        budget.close(axis, why)
+        raise ModelFailed(f"--budget-{axis}: {why}")
