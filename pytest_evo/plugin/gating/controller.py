@@ -74,6 +74,8 @@ class GateController:
         gating = Gating(self._task, base, display)
         self._begin(gating)
         record = gating.run(pool)
+        if record is None:
+            return int(ExitCode.OK)
         decision = record.decision()
         done = publish_gate(
             decision,

@@ -42,6 +42,8 @@ from pytest_evo.settings import QuarantineSettings
 from pytest_evo.settings import Settings
 
 _SHOWN = 5
+_OLD = 30  # days
+_RULES = {"accept_removed", "gate_margin", "gate_max_errors", "limit", "noise"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +138,8 @@ def make_gate_plan(
     )
     if base.tree is None and base.known is not None:
         notes += _changed_tests(suite, base.known, old_names)
+        notes += _age(base.known)
+    notes += _changed_rules(settings, base)
     change = Change(
         added=suite_changes.added,
         removed=suite_changes.removed,
@@ -283,6 +287,34 @@ def _changed_tests(
         "--evo-gate=git:REF runs the new tests on both sides, --evo-accept-removed "
         f"lets the old ones go ({', '.join(changed[:_SHOWN])})"
     ]
+
+
+def _age(known: Baseline) -> list[str]:
+    """Say when a baseline is so old that something else may have changed."""
+    days = (date.today() - known.made).days
+    if days <= _OLD:
+        return []
+    return [
+        f"the baseline is {days} days old: models and packages may have changed since "
+        "(pytest --evo-baseline-update on the branch to compare with)"
+    ]
+
+
+def _changed_rules(settings: Settings, base: Base) -> list[str]:
+    """Say which rules of the gate the change itself has set otherwise."""
+    if base.repository is None or not base.settings:
+        return []
+    told = {name: base.settings[name] for name in _RULES if name in base.settings}
+    try:
+        before = Settings.model_validate(told)
+    except ValidationError:
+        return []
+    changed = sorted(
+        name for name in _RULES if getattr(settings, name) != getattr(before, name)
+    )
+    if not changed:
+        return []
+    return [f"this change, or what was typed, sets other rules: {', '.join(changed)}"]
 
 
 # -- reach -------------------------------------------------------------------------

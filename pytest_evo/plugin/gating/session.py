@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import platform
 import tempfile
 import time
@@ -42,6 +43,9 @@ from pytest_evo.plugin.pools.base import Pool
 from pytest_evo.plugin.terminal import LiveDisplay
 from pytest_evo.reports.console import Line
 from pytest_evo.reports.console import ProgressState
+from pytest_evo.reports.text import visible
+
+_STOPPED = "stopped by a person"
 
 
 class Gating:
@@ -52,6 +56,7 @@ class Gating:
         self._base = base
         self._display = display
         self._planner: Planner | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._interrupted = False
         self._thrown_away = 0
         self._began = time.monotonic()
@@ -64,13 +69,14 @@ class Gating:
         return self._interrupted
 
     def interrupt(self) -> None:
-        """Ask for nothing more; what runs may finish."""
+        """Ask for nothing more, from any thread; what runs may finish."""
         self._interrupted = True
-        if self._planner is not None:
-            self._planner.stop("stopped by a person")
+        if self._planner is not None and self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: it is over
+                self._loop.call_soon_threadsafe(self._planner.stop, _STOPPED)
 
-    def run(self, pool: Pool) -> GateRecord:
-        """Measure and record.
+    def run(self, pool: Pool) -> GateRecord | None:
+        """Measure and record; None where it was only to be said what would happen.
 
         Raises:
             UsageProblem: a person has to change something.
@@ -78,7 +84,7 @@ class Gating:
         with tempfile.TemporaryDirectory(prefix="pytest-evo-gate-") as scratch:
             return self._run(Bench(self._task, pool, self._display), Path(scratch))
 
-    def _run(self, bench: Bench, scratch: Path) -> GateRecord:
+    def _run(self, bench: Bench, scratch: Path) -> GateRecord | None:
         task, base = self._task, self._base
         head = snapshot(
             task.artifact,
@@ -99,6 +105,10 @@ class Gating:
         plan = plan.beside(beside.changes)
         policy = make_policy(task.settings, head.hash)
         notes += plan.notes
+        if task.settings.dry_run:
+            self._announce(bench, plan, policy)
+            self._tell_cost(plan, policy, [*notes])
+            return None
         problems: list[str] = []
         stopped = ""
         if self._needs_nothing(plan, base, beside):
@@ -168,7 +178,7 @@ class Gating:
                 problems.append(str(lost))
         except WorkersLost as lost:
             problems.append(str(lost))
-        return "stopped by a person" if self._interrupted else self._stopped
+        return _STOPPED if self._interrupted else self._stopped
 
     _stopped = ""
 
@@ -184,8 +194,6 @@ class Gating:
             policy = replace(policy, rollouts=left)
         planner = Planner(plan.cases, policy, plan.change, base_arm=Arm.BASE in trees)
         self._planner = planner
-        if self._interrupted:
-            planner.stop("stopped by a person")
         measurement = Measurement(
             planner,
             bench.pool,
@@ -203,8 +211,10 @@ class Gating:
     ) -> None:
         limit = self._task.settings.budget_time
         timer = None
+        loop = self._loop = asyncio.get_running_loop()
+        if self._interrupted:
+            planner.stop(_STOPPED)
         if limit is not None:
-            loop = asyncio.get_running_loop()
             left = max(0.0, limit - (time.monotonic() - self._began))
             self._limit = f"the time limit of {limit:g} s was reached"
             timer = loop.call_later(left, self._stop, planner)
@@ -237,7 +247,20 @@ class Gating:
             f"policy: {'strict' if policy.strict else 'default'}, margin "
             f"{policy.margin:g}",
         ]
-        self._display.note([Line(f"evo: {row}") for row in rows])
+        self._display.note([Line(f"evo: {visible(row)}") for row in rows])
+
+    def _tell_cost(
+        self, plan: GatePlan, policy: GatePolicy, notes: Sequence[str]
+    ) -> None:
+        both = self._base.tree is not None
+        planner = Planner(plan.cases, policy, plan.change, base_arm=both)
+        first = len(planner.next(2 * len(plan.cases) + 1))
+        rows = [
+            *notes,
+            f"first pass: {first} rollouts; at most {planner.budget} in all",
+            "nothing was run; leave out --evo-dry-run to start",
+        ]
+        self._display.note([Line(f"evo: {visible(row)}") for row in rows])
 
     def _show(self, count: int, budget: int) -> None:
         self._display.update(

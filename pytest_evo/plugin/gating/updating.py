@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Sequence
 from datetime import date
@@ -23,6 +24,8 @@ from pytest_evo.gate.baseline import read_baseline
 from pytest_evo.gate.baseline import short_body
 from pytest_evo.gate.baseline import short_fingerprint
 from pytest_evo.gate.update import most_common
+from pytest_evo.gate.update import SAMPLED
+from pytest_evo.gate.update import TIMES
 from pytest_evo.gate.update import UpdatePlan
 from pytest_evo.gate.values import Arm
 from pytest_evo.gate.values import GateExit
@@ -54,14 +57,16 @@ class Updating:
         self._task = task
         self._display = display
         self._plan: UpdatePlan | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._interrupted = False
         self.lines: list[Line] = []
 
     def interrupt(self) -> None:
         """Ask for nothing more; nothing will be written."""
         self._interrupted = True
-        if self._plan is not None:
-            self._plan.stop("stopped by a person")
+        if self._plan is not None and self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: it is over
+                self._loop.call_soon_threadsafe(self._plan.stop, "stopped by a person")
 
     def run(self, pool: Pool) -> int:
         """Measure and write; returns the exit status.
@@ -88,8 +93,9 @@ class Updating:
             budget=settings.budget_rollouts,
             seed=settings.seed,
         )
-        if self._interrupted:
-            plan.stop("stopped by a person")
+        if settings.dry_run:
+            self._tell_cost(bench, plan)
+            return int(GateExit.OK)
         measurement, problem = self._measure(bench, plan, tree)
         if self._interrupted:
             self.lines = [Line("evo: stopped; no baseline was written", "yellow")]
@@ -130,10 +136,29 @@ class Updating:
             keep_files=True,
         )
         try:
-            asyncio.run(measurement.run(len(bench.suite.marks)))
+            asyncio.run(self._follow(measurement, plan, len(bench.suite.marks)))
         except (WorkersLost, StaleRead) as lost:
             return measurement, [str(lost)]
         return measurement, []
+
+    async def _follow(
+        self, measurement: Measurement, plan: UpdatePlan, cases: int
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        if self._interrupted:
+            plan.stop("stopped by a person")
+        await measurement.run(cases)
+
+    def _tell_cost(self, bench: Bench, plan: UpdatePlan) -> None:
+        cases = len(bench.suite.marks)
+        rows = [
+            f"cases: {cases} ({bench.cases_why})",
+            f"rollouts: {cases}, and up to {2 * SAMPLED} to see what varies; cases "
+            "that do, use the network or start processes run "
+            f"{self._task.settings.repeats or TIMES} times",
+            "nothing was run; leave out --evo-dry-run to start",
+        ]
+        self._display.note([Line(f"evo: {row}") for row in rows])
 
     # -- the file ----------------------------------------------------------------------
 
