@@ -14,6 +14,7 @@ help:
 	@echo "make check        ruff, mypy, import contract"
 	@echo "make bench        speed, measured as ratios in one run"
 	@echo "make bench-gate   how often the gate is wrong, simulated (about 20 minutes)"
+	@echo "make test-agents  install real coding agents, drive them with a scripted model"
 	@echo "make test-kill    60 kills, stops, torn files, budgets (about 40 minutes)"
 	@echo "make test-disk    full and read-only disks (needs the right to mount)"
 	@echo "make soak         20,000 rollouts; memory and descriptors must stay flat"
@@ -24,7 +25,7 @@ $(STAMP): pyproject.toml
 	  echo "no $(PYTHON) found: type make PYTHON=python3.12 (3.11 or newer)"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,search]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,search,sandbox]'
 	touch $@
 
 $(VENV)/.example: $(STAMP) example_projects/retrieval/requirements.txt
@@ -47,7 +48,7 @@ demo-chain: $(STAMP)
 	@echo "without a chain: no gain. With one: all of it. See example_projects/skill/README.md"
 
 test: $(VENV)/.example check
-	$(BIN)/python -m pytest -n $(WORKERS) --dist=worksteal -q tests
+	$(BIN)/python -m pytest -n $(WORKERS) --dist=worksteal -q -m 'not agents' tests
 
 check: $(STAMP)
 	$(BIN)/ruff format --check pytest_evo tests
@@ -63,7 +64,7 @@ integration: $(STAMP)
 
 coverage: $(VENV)/.example
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -q tests
+	$(BIN)/coverage run -m pytest -q -m 'not agents' tests
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report --skip-covered --fail-under=85
 
@@ -82,6 +83,16 @@ SEEDS ?= 1,2,3
 KILLS ?= 60
 SEED ?= 1
 ROLLOUTS ?= 20000
+
+# Where coding agents are installed (about 2 GB), and which: claude codex opencode pi qwen
+# mini aider sandbox; without names all but aider.
+PYTEST_EVO_AGENTS ?= $(abspath $(VENV))/agents
+AGENTS ?=
+
+test-agents: $(STAMP)
+	$(BIN)/python tests/agents/install_agents.py $(PYTEST_EVO_AGENTS) $(AGENTS)
+	PYTEST_EVO_AGENTS=$(PYTEST_EVO_AGENTS) \
+	  $(BIN)/python -m pytest -q -m agents --durations=0 tests/agents
 
 test-kill: $(STAMP)
 	$(BIN)/python tests/proofs/kill_harness.py --kills $(KILLS) --seed $(SEED)

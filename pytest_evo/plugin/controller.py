@@ -37,6 +37,7 @@ from pytest_evo.plugin.runfiles import own_folders
 from pytest_evo.plugin.task import Task
 from pytest_evo.plugin.terminal import make_display
 from pytest_evo.proposers.archive import Archive
+from pytest_evo.proposers.archive import Notices
 from pytest_evo.proposers.load import choose_proposer
 from pytest_evo.proposers.load import load_proposer
 from pytest_evo.protocols import ChatModel
@@ -208,7 +209,7 @@ def make_task(config: pytest.Config) -> Task:
     redact = Redaction(secrets_of(os.environ, artifact)).text
     archive = Archive(redact)
     models = RunModels(os.environ, redact, settings.seed)
-    notices: list[str] = []
+    notices = Notices()
     proposer = hooks.make_proposer(config, name) or load_proposer(
         name,
         settings,
@@ -216,7 +217,7 @@ def make_task(config: pytest.Config) -> Task:
         config.rootpath,
         model=_model(models, settings),
         archive=archive,
-        notice=notices.append,
+        notice=notices,
     )
     return Task(
         config,
@@ -227,7 +228,7 @@ def make_task(config: pytest.Config) -> Task:
         name,
         resume,
         archive,
-        tuple(notices),
+        notices,
         models,
     )
 

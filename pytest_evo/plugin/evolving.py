@@ -114,7 +114,9 @@ class Evolution:
         files = self._open(settings, marks)
         self.run_id = files.directory.id
         self._task.archive.folder = files.directory.path / "proposer"
-        self._display.note([Line(f"evo: {x}", "red") for x in self._task.notices])
+        self._task.notices.forward(
+            lambda text: self._display.note([Line(f"evo: {text}", "red")])
+        )
         pool.configure(run=self.run_id)
         self._redaction = Redaction(secrets_of(os.environ, self._task.artifact))
         pool.loads = self._redaction.loads

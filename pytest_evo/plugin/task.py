@@ -11,6 +11,7 @@ import pytest
 from pytest_evo.models import ArtifactSchema
 from pytest_evo.plugin.modelling import RunModels
 from pytest_evo.proposers.archive import Archive
+from pytest_evo.proposers.archive import Notices
 from pytest_evo.protocols import Proposer
 from pytest_evo.settings import Settings
 from pytest_evo.store.run_directory import RunDirectory
@@ -20,7 +21,7 @@ from pytest_evo.store.run_directory import RunDirectory
 class Task:
     """One ``--evolve``: ``resume`` is the run to go on with.
 
-    ``notices`` are what a person has to know before anything is spent.
+    ``notices`` is what the proposer says to a person.
     """
 
     config: pytest.Config
@@ -31,5 +32,5 @@ class Task:
     proposer_name: str
     resume: RunDirectory | None
     archive: Archive = field(default_factory=Archive)
-    notices: tuple[str, ...] = ()
+    notices: Notices = field(default_factory=Notices)
     models: RunModels = field(default_factory=lambda: RunModels({}))

@@ -1,4 +1,4 @@
-"""Keeps what proposers leave beside their edits, for a person to look at."""
+"""What proposers leave for a person beside their edits: files and words."""
 
 from __future__ import annotations
 
@@ -30,3 +30,21 @@ class Archive:
             path = place / file
             path.touch(mode=0o600)
             path.write_text(self.redact(text), "utf-8", "backslashreplace")
+
+
+class Notices:
+    """Words for a person, kept until there is somebody who shows them."""
+
+    def __init__(self) -> None:
+        self._waiting: list[str] = []
+        self._show: Callable[[str], None] = self._waiting.append
+
+    def __call__(self, text: str) -> None:
+        """Say something."""
+        self._show(text)
+
+    def forward(self, show: Callable[[str], None]) -> None:
+        """Show what was said, and from now on what is said."""
+        self._show = show
+        while self._waiting:
+            show(self._waiting.pop(0))

@@ -1,8 +1,9 @@
 """Whether what an agent did is an answer.
 
 Refused are: no change, an error that the agent itself told, a time limit, a used-up
-budget, and an end in the middle: by a signal, or with a status that is not 0 while it
-has neither said that it is done nor written a changelog.
+budget, a change of the project outside the workspace, and an end in the middle: by a
+signal, or with a status that is not 0 while it has neither said that it is done nor
+written a changelog.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from pathlib import Path
 from pytest_evo.chat import AnswerRefused
 from pytest_evo.errors import ProposalRefused
 from pytest_evo.hostile import cut
+from pytest_evo.hostile import one_line
 from pytest_evo.models import Json
 from pytest_evo.models import Proposal
 from pytest_evo.proposers.agent.changelog import read_changelog
 from pytest_evo.proposers.agent.session import Work
 
 _MOST_FEEDBACK = 2_000
+_MOST_NAMES = 10
 
 
 def judge(name: str, work: Work, workspace: Path) -> Proposal:
@@ -79,6 +82,8 @@ def _problem(work: Work) -> str:
     ended = work.ended
     if ended.how == "timeout":
         return "it did not end in time (setting: agent_options.timeout)"
+    if work.strayed:
+        return f"while it ran, files of the project changed: {stray_names(work)}"
     if work.spent is not None:
         return work.spent
     if ended.how != "itself":
@@ -88,6 +93,13 @@ def _problem(work: Work) -> str:
     if ended.by_signal and not work.hearing.finished:
         return "it was killed"
     return ""
+
+
+def stray_names(work: Work) -> str:
+    """The files of the project that changed, as far as there is room."""
+    shown = ", ".join(work.strayed[:_MOST_NAMES])
+    more = len(work.strayed) - _MOST_NAMES
+    return one_line(f"{shown} and {more} more" if more > 0 else shown)
 
 
 def _broke_off(work: Work) -> bool:

@@ -21,6 +21,7 @@ from pytest_evo.proposers.agent.gateway_meter import Prices
 from pytest_evo.proposers.agent.judging import facts
 from pytest_evo.proposers.agent.judging import how_it_ended
 from pytest_evo.proposers.agent.judging import judge
+from pytest_evo.proposers.agent.judging import stray_names
 from pytest_evo.proposers.agent.sandbox import Box
 from pytest_evo.proposers.agent.session import Agent
 from pytest_evo.proposers.agent.session import Conditions
@@ -41,6 +42,7 @@ class AgentProposer:
         conditions: that it works under.
         prices: of its model; None: nobody knows.
         archive: keeps prompt, output and model calls of each proposal.
+        notice: told what a person should look at.
     """
 
     def __init__(
@@ -50,11 +52,13 @@ class AgentProposer:
         *,
         prices: Prices | None = None,
         archive: Archive | None = None,
+        notice: Callable[[str], None] = lambda text: None,
     ) -> None:
         self._agent = agent
         self._conditions = conditions
         self._meter = Meter(prices)
         self._archive = archive or Archive()
+        self._notice = notice
 
     def propose(self, request: ProposalRequest) -> Proposal:
         """Have the agent edit ``request.workspace / "artifact"``; blocks.
@@ -66,6 +70,12 @@ class AgentProposer:
             session = Session(self._agent, self._conditions, self._meter, request, box)
             work = session.work()
         self._keep(request, work)
+        if work.strayed:
+            self._notice(
+                f"while the agent {self._agent.name} worked without a sandbox, files "
+                f"of the project changed: {stray_names(work)}. Its proposal is "
+                "refused; look at these files (they were not put back)"
+            )
         try:
             proposal = judge(self._agent.name, work, request.workspace)
         except AnswerRefused as refusal:

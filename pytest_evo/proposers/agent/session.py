@@ -26,6 +26,9 @@ from pytest_evo.proposers.agent.gateway_forward import Upstream
 from pytest_evo.proposers.agent.gateway_meter import Allowance
 from pytest_evo.proposers.agent.gateway_meter import Meter
 from pytest_evo.proposers.agent.listening import Hearing
+from pytest_evo.proposers.agent.outside import changed
+from pytest_evo.proposers.agent.outside import look
+from pytest_evo.proposers.agent.outside import Watched
 from pytest_evo.proposers.agent.presets import Command
 from pytest_evo.proposers.agent.presets import Job
 from pytest_evo.proposers.agent.presets import PROMPT_FILE
@@ -73,6 +76,7 @@ class Conditions:
         model: by the provider's name.
         network: whether the sandbox has the machine's.
         seconds: for one proposal.
+        project: that an agent without a sandbox must leave as it is.
     """
 
     template: str
@@ -82,6 +86,7 @@ class Conditions:
     model: str | None = None
     network: bool = False
     seconds: float = 1200.0
+    project: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +102,7 @@ class Work:
     calls: tuple[Call, ...] = ()
     guessed: int = 0
     spent: str | None = None
+    strayed: tuple[str, ...] = ()  # files of the project that it changed
 
 
 class Output:
@@ -151,6 +157,7 @@ class Session:
     def work(self) -> Work:
         """Have the agent work to its end; blocks."""
         before = self._tree()
+        watched = self._watch()
         files = tuple(
             entry.path
             for entry in (before.entries if before else ())
@@ -188,6 +195,7 @@ class Session:
             calls=tuple(gateway.calls) if gateway is not None else (),
             guessed=allowance.guessed,
             spent=allowance.spent,
+            strayed=changed(watched, self._watch()),
         )
 
     # -- before ------------------------------------------------------------------------
@@ -282,6 +290,12 @@ class Session:
             return hearing.usage
         alone = self._conditions.sandbox is not None and not self._conditions.network
         return NO_USAGE if alone else Usage(usd=None)
+
+    def _watch(self) -> Watched:
+        project = self._conditions.project
+        if project is None or self._conditions.sandbox is not None:
+            return {}
+        return look(project)
 
     def _tree(self) -> Tree | None:
         if self._folder.is_symlink() or not self._folder.is_dir():

@@ -81,11 +81,18 @@ def make_agent_proposer(
         model=options.model,
         network=options.network,
         seconds=options.timeout,
+        project=rootdir,
     )
     agent = Agent(
         agent.name, agent.build, agent.places, agent.speech, (*agent.shown, *shown)
     )
-    return AgentProposer(agent, conditions, prices=_prices(options), archive=archive)
+    return AgentProposer(
+        agent,
+        conditions,
+        prices=_prices(options),
+        archive=archive,
+        notice=notice,
+    )
 
 
 # -- the agent ---------------------------------------------------------------------
