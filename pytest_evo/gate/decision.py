@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import fsum
 
 from pytest_evo.gate import judging
-from pytest_evo.gate.evidence import CaseEvidence
+from pytest_evo.gate.caseevidence import CaseEvidence
 from pytest_evo.gate.evidence import Evidence
 from pytest_evo.gate.evidence import gather
 from pytest_evo.gate.evidence import is_quarantined

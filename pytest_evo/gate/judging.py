@@ -17,9 +17,9 @@ from math import sqrt
 from random import Random
 
 from pytest_evo.gate import statistics
-from pytest_evo.gate.evidence import CaseEvidence
+from pytest_evo.gate.caseevidence import CaseEvidence
+from pytest_evo.gate.caseevidence import Pair
 from pytest_evo.gate.evidence import Evidence
-from pytest_evo.gate.evidence import Pair
 from pytest_evo.gate.values import Arm
 from pytest_evo.gate.values import Effect
 from pytest_evo.gate.values import GatePolicy

@@ -7,7 +7,7 @@ from math import fsum
 from math import inf
 
 from pytest_evo.gate import statistics
-from pytest_evo.gate.evidence import CaseEvidence
+from pytest_evo.gate.caseevidence import CaseEvidence
 from pytest_evo.gate.evidence import Evidence
 from pytest_evo.gate.judging import rng
 from pytest_evo.gate.values import Arm

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
+from pytest_evo.gate.caseevidence import CaseEvidence
 from pytest_evo.gate.decision import decide
 from pytest_evo.gate.decision import find
 from pytest_evo.gate.decision import NO_CHANGE
-from pytest_evo.gate.evidence import CaseEvidence
 from pytest_evo.gate.evidence import counts
 from pytest_evo.gate.evidence import Evidence
 from pytest_evo.gate.evidence import gather

@@ -6,10 +6,10 @@ from collections.abc import Collection
 from collections.abc import Mapping
 from math import fsum
 
-from pytest_evo.gate.evidence import CaseEvidence
+from pytest_evo.gate.caseevidence import CaseEvidence
+from pytest_evo.gate.caseevidence import score_of
 from pytest_evo.gate.evidence import Evidence
 from pytest_evo.gate.evidence import is_quarantined
-from pytest_evo.gate.evidence import score_of
 from pytest_evo.gate.values import Arm
 from pytest_evo.gate.values import CaseRow
 from pytest_evo.gate.values import CaseStatus

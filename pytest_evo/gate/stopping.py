@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pytest_evo.gate.evidence import CaseEvidence
+from pytest_evo.gate.caseevidence import CaseEvidence
 from pytest_evo.gate.judging import plain_goal
 from pytest_evo.gate.statistics import Bettor
 from pytest_evo.gate.values import GatePolicy
