@@ -27,6 +27,7 @@ from pydantic import ValidationError
 
 from pytest_evo.errors import BaselineProblem
 from pytest_evo.models import CaseId
+from pytest_evo.models import Metric
 from pytest_evo.models import Outcome
 from pytest_evo.models import Tree
 
@@ -44,12 +45,14 @@ class BaselineCase:
     body: str
     outcome: Outcome  # of most of its runs
     runs: int
+    passes: int
     mean: float
     variance: float  # within the case, over its runs; 0 for one run
     noisy: bool
     seconds: float = 0.0
     tokens: float = 0.0
     usd: float | None = 0.0
+    metrics: tuple[Metric, ...] = ()  # means, by name
     reach: tuple[str, ...] | None = None  # artifact files; None: any
     project: tuple[str, ...] = ()  # other project files that it read
     project_digest: str = ""
@@ -139,8 +142,13 @@ def _row(case: BaselineCase, reach: _Sets, project: _Sets) -> dict[str, object]:
         "body": case.body,
         "fingerprint": case.fingerprint,
         "mean": round(case.mean, _PLACES),
+        "metrics": [
+            [metric.name, round(metric.value, _PLACES), metric.audit]
+            for metric in case.metrics
+        ],
         "noisy": case.noisy,
         "outcome": case.outcome.value,
+        "passes": case.passes,
         "project": project.place(case.project),
         "reach": reach.place(case.reach),
         "runs": case.runs,
@@ -186,8 +194,10 @@ class _Row(_Strict):
     body: str
     fingerprint: str
     mean: _Share
+    metrics: list[tuple[str, _Share, bool]]
     noisy: bool
     outcome: Outcome
+    passes: int = Field(ge=0)
     project: _Place
     reach: _Place | None
     runs: int = Field(ge=1)
@@ -261,12 +271,14 @@ def _case(case: CaseId, row: _Row, file: _File) -> BaselineCase:
         body=row.body,
         outcome=row.outcome,
         runs=row.runs,
+        passes=row.passes,
         mean=row.mean,
         variance=row.variance,
         noisy=row.noisy,
         seconds=row.seconds,
         tokens=row.tokens,
         usd=row.usd,
+        metrics=tuple(Metric(*metric) for metric in row.metrics),
         reach=None if row.reach is None else tuple(file.reach[row.reach]),
         project=tuple(project),
         project_digest=digest,

@@ -1,8 +1,8 @@
 """Cases that pass half of the time, on both sides.
 
-The coins are scripted: a hash of a salt, the version, the case and the repeat stands for
-chance, so that these runs come out the same every time. How often chance fools the gate
-is measured in the simulation.
+The coins are scripted: a hash of a salt, the version, the case and the repeat stands
+for chance, so that these runs come out the same every time. How often chance fools the
+gate is measured in the simulation.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from gate_project import observations
 from gate_project import said
 from gate_project import verdict
 from gate_project import write
+
+from pytest_evo.cli import main
 
 pytestmark = pytest.mark.slow
 TESTS = """
@@ -79,9 +81,11 @@ def test_coins_do_not_turn_the_gate_red(project: Path, salt: str) -> None:
 
 def test_the_strict_policy_fails_what_is_open(project: Path) -> None:
     write(project, {"art/version.txt": "head"})
-    strict = ("--evo-gate-policy=strict", "--budget-rollouts=40")
-    done = gate(project, REF, *strict, "-n", "0", SALT="1")
-    assert done.returncode in (16, 17), said(done)
+    done = gate(project, REF, "--evo-gate-policy=strict", "-n", "0", SALT="2")
+    assert done.returncode == 16, said(done)
+    path = str(project / "evo-reports" / "gate.json")
+    assert main(["gate", path]) == 16
+    assert main(["gate", path, "--policy=default"]) == 0
 
 
 def test_a_steady_case_that_fails_now_is_found_among_coins(project: Path) -> None:

@@ -226,12 +226,9 @@ def _case(
 
 
 def _stored(seen: BaselineCase) -> Stored:
-    passes = round(seen.runs * seen.mean)
-    if seen.runs == 1:
-        passes = int(seen.outcome is Outcome.PASSED)
     return Stored(
         n=seen.runs,
-        passes=passes,
+        passes=seen.passes,
         mean=seen.mean,
         variance=seen.variance,
         skipped=seen.outcome is Outcome.SKIPPED,
@@ -239,6 +236,7 @@ def _stored(seen: BaselineCase) -> Stored:
         seconds=seen.seconds,
         tokens=seen.tokens,
         usd=seen.usd,
+        metrics=seen.metrics,
     )
 
 

@@ -31,6 +31,8 @@ from pytest_evo.gate.values import Arm
 from pytest_evo.gate.values import GateExit
 from pytest_evo.gate.values import Observation
 from pytest_evo.models import CaseMark
+from pytest_evo.models import Metric
+from pytest_evo.models import Outcome
 from pytest_evo.models import Tree
 from pytest_evo.plugin.evolving import ExitCode
 from pytest_evo.plugin.gating.bench import Bench
@@ -244,15 +246,29 @@ def _case(
         body=short_body(mark.body),
         outcome=most_common(rows),
         runs=len(rows),
+        passes=sum(row.outcome is Outcome.PASSED for row in rows),
         mean=fmean(scores),
         variance=variance(scores) if len(scores) > 1 else 0.0,
         noisy=noisy,
         seconds=fmean(row.seconds for row in rows),
         tokens=fmean(row.tokens for row in rows),
         usd=fmean(known) if len(known) == len(prices) else None,
+        metrics=_metrics(rows),
         reach=reach,
         project=project,
         project_digest=digest,
+    )
+
+
+def _metrics(rows: Sequence[Observation]) -> tuple[Metric, ...]:
+    """The means of what was given with ``evo_score(name, value)``."""
+    found: dict[tuple[str, bool], list[float]] = {}
+    for row in rows:
+        for metric in row.metrics:
+            found.setdefault((metric.name, metric.audit), []).append(metric.value)
+    return tuple(
+        Metric(name, fmean(values), audit)
+        for (name, audit), values in sorted(found.items())
     )
 
 

@@ -14,6 +14,7 @@ from pytest_evo.gate.baseline import baseline_text
 from pytest_evo.gate.baseline import BaselineCase
 from pytest_evo.gate.baseline import file_digests
 from pytest_evo.gate.baseline import read_baseline
+from pytest_evo.models import Metric
 from pytest_evo.models import Outcome
 from pytest_evo.models import Tree
 from pytest_evo.models import TreeEntry
@@ -38,6 +39,8 @@ def baselines(draw: st.DrawFn) -> Baseline:
             body=draw(st.text("0123456789abcdef", max_size=24)),
             outcome=draw(st.sampled_from([Outcome.PASSED, Outcome.FAILED])),
             runs=draw(st.integers(1, 9)),
+            passes=draw(st.integers(0, 9)),
+            metrics=draw(st.sampled_from([(), (Metric("recall", 0.5, True),)])),
             mean=draw(st.sampled_from([0.0, 0.25, 1.0])),
             variance=draw(st.sampled_from([0.0, 0.1875])),
             noisy=draw(st.booleans()),
@@ -78,7 +81,7 @@ def test_baseline_does_not_depend_on_the_order_of_cases(
 
 
 def sample() -> Baseline:
-    case = BaselineCase("t.py::a", "f", "b", Outcome.PASSED, 1, 1.0, 0.0, False)
+    case = BaselineCase("t.py::a", "f", "b", Outcome.PASSED, 1, 1, 1.0, 0.0, False)
     cases = {name: replace(case, id=name) for name in ("t.py::a", "t.py::b")}
     return Baseline("art", "t", {}, 0, cases, date(2026, 1, 31))
 
