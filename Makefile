@@ -92,7 +92,7 @@ AGENTS ?=
 test-agents: $(STAMP)
 	$(BIN)/python tests/agents/install_agents.py $(PYTEST_EVO_AGENTS) $(AGENTS)
 	PYTEST_EVO_AGENTS=$(PYTEST_EVO_AGENTS) \
-	  $(BIN)/python -m pytest -q -m agents --durations=0 tests/agents
+	  $(BIN)/python -m pytest -q -rPs -m agents tests/agents
 
 test-kill: $(STAMP)
 	$(BIN)/python tests/proofs/kill_harness.py --kills $(KILLS) --seed $(SEED)
