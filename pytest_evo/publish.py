@@ -86,6 +86,7 @@ def run_report(view: RunView) -> RunReport:
         usage=usage,
         diff=_winner_diff(view),
         detail=partial(_detail, view),
+        left_out=view.excluded,
     )
 
 

@@ -81,7 +81,7 @@ class Prospect:
     left: int | None
     proposals: int | None  # None: rollouts are not limited
     validations: int | None
-    excluded: int
+    left_out: tuple[CaseId, ...]  # without a score at the baseline
     maybe_cached: int
 
 
@@ -237,6 +237,7 @@ class Loop:
             )
         else:
             proposals, validations = check_budget(setup, left, -(10**9))
+        kept = {case.id for case in self.state.cases}
         announce(
             Prospect(
                 setup,
@@ -247,7 +248,7 @@ class Loop:
                 left,
                 proposals,
                 validations,
-                len(self._parts.marks) - len(self.state.cases),
+                tuple(m.id for m in self._parts.marks if m.id not in kept),
                 len(self.state.noise.maybe_cached) if self.state.noise else 0,
             )
         )

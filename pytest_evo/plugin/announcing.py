@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_evo.engine.loop import Prospect
+from pytest_evo.models import CaseId
 from pytest_evo.models import Split
 from pytest_evo.plugin.isolating import Calibration
 from pytest_evo.plugin.modelling import kept_back
@@ -21,6 +22,9 @@ from pytest_evo.reports.console import header_lines
 from pytest_evo.reports.console import HeaderFacts
 from pytest_evo.reports.console import Line
 from pytest_evo.settings import Settings
+
+NAMED = 5
+"""Cases that a warning names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +62,27 @@ class Header:
             reserve=prospect.reserve,
             proposals_left=prospect.proposals,
             validations_left=prospect.validations,
-            excluded=prospect.excluded,
+            excluded=len(prospect.left_out),
             notes=(
                 *_notes(prospect, self.settings),
                 *_fixture_notes(self.calibration.slow_fixtures),
                 *_secret_notes(self.task.artifact),
                 *_key_notes(self.settings),
             ),
+            warnings=tuple(_left_out(prospect.left_out)),
         )
         self.show(header_lines(facts))
+
+
+def _left_out(cases: Sequence[CaseId]) -> Iterator[str]:
+    if cases:
+        named = ", ".join(cases[:NAMED]) + (", ..." if len(cases) > NAMED else "")
+        yield (
+            f"{len(cases)} of the tests neither passed nor failed on the start, so no "
+            "candidate is judged by them, however good it is: skipped, an error in a "
+            f"fixture, a crash or a time limit. {named}. What they said is in the "
+            "report of c0000; mend them and start anew to have them count"
+        )
 
 
 def _fixture_notes(shares: Mapping[str, float]) -> Iterator[str]:

@@ -22,6 +22,7 @@ def run_data(run: RunReport) -> dict[str, object]:
         "winner": run.winner,
         "claim": None if final is None else asdict(final.claim),
         "cases": {case.id: case.split for case in run.cases},
+        "left_out": dict(run.left_out),
         "candidates": [_candidate(one) for one in standings(run)],
         "iterations": [asdict(closed) for closed in run.iterations],
         "rollouts": dict(run.spent),

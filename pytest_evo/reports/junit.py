@@ -27,6 +27,7 @@ from pytest_evo.models import CaseId
 from pytest_evo.models import Detail
 from pytest_evo.models import EPSILON
 from pytest_evo.models import Outcome
+from pytest_evo.models import Split
 from pytest_evo.models import START
 from pytest_evo.models import Status
 from pytest_evo.reports.junit_names import Namer
@@ -39,6 +40,7 @@ from pytest_evo.reports.junit_xml import pages
 from pytest_evo.reports.junit_xml import Parts
 from pytest_evo.reports.model import case_results
 from pytest_evo.reports.model import CaseResult
+from pytest_evo.reports.model import left_out_results
 from pytest_evo.reports.model import reason_of
 from pytest_evo.reports.model import RunReport
 from pytest_evo.reports.model import scores
@@ -55,6 +57,7 @@ MAX_MESSAGE = 500
 MAX_TRACE = 32_768
 MAX_OUTPUT = 4_096
 NOT_RUN = "not run on the winner"
+LEFT_OUT = "left out of the run: {why}, so nothing can be measured against it"
 
 
 def candidate_report(
@@ -62,6 +65,7 @@ def candidate_report(
 ) -> Parts:
     """The cases that a candidate ran, under class names of its own.
 
+    The start's has the cases that were left out after the baseline, too.
     With mode ``skipped`` whatever failed is written as skipped, for pipelines that
     read every report into one check.
     """
@@ -70,7 +74,10 @@ def candidate_report(
     start = scores(run, START)
     built = [
         _testcase(run, result, testcases, start, mode)
-        for result in case_results(run, candidate)
+        for result in (
+            *case_results(run, candidate),
+            *(left_out_results(run) if candidate == START else ()),
+        )
     ]
     return _pages(run, name, _candidate_properties(run, candidate), built, candidate)
 
@@ -78,8 +85,8 @@ def candidate_report(
 def winner_report(run: RunReport, *, max_cases: int = MAX_CASES) -> Parts:
     """The winner's cases under their plain class names, all cases of the suite.
 
-    Cases that the winner never ran are skipped, so that the set of names stays the
-    same from run to run.
+    Cases that the winner never ran, and those that were left out after the baseline,
+    are skipped, so that the set of names stays the same from run to run.
     """
     namer = Namer()
     results = {result.case.id: result for result in case_results(run, run.winner)}
@@ -92,6 +99,10 @@ def winner_report(run: RunReport, *, max_cases: int = MAX_CASES) -> Parts:
             append(testcase, Skipped(NOT_RUN, "pytest.skip"))
         else:
             testcase = _testcase(run, result, namer, start, "failures")
+        built.append(testcase)
+    for case_id, why in run.left_out:
+        testcase = _named(Case(case_id, Split.TRAIN), namer)
+        append(testcase, Skipped(LEFT_OUT.format(why=why), "pytest.skip"))
         built.append(testcase)
     properties = _candidate_properties(run, run.winner)
     return _pages(run, "pytest-evo", properties, built, None, max_cases)
@@ -181,7 +192,7 @@ def add_output(testcase: JunitCase, detail: Detail) -> None:
 def _case_properties(
     result: CaseResult, start: Mapping[CaseId, float]
 ) -> Iterable[tuple[str, str]]:
-    yield "evo.split", result.case.split.value
+    yield "evo.split", "none" if result.left_out else result.case.split.value
     yield "evo.outcome", result.outcome.value
     yield "evo.runs", str(result.runs)
     yield "evo.passes", str(result.passes)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import field
+from dataclasses import replace
 
 from pytest_evo.events import CandidateRecorded
 from pytest_evo.events import FinalMeasured
@@ -66,6 +67,7 @@ class RunReport:
     usage: Mapping[str, Usage] = field(default_factory=dict)  # by role
     diff: str = ""  # the winner against the start, unified
     detail: Callable[[RolloutRecorded], Detail] = _no_detail
+    left_out: tuple[tuple[CaseId, str], ...] = ()  # no score at the baseline, and why
     memo: _Memo = field(default_factory=_Memo, init=False, repr=False, compare=False)
 
     @property
@@ -99,6 +101,7 @@ class CaseResult:
     metrics: Mapping[str, float]
     violation: str | None = None
     shown: RolloutRecorded | None = None  # the rollout that speaks for the result
+    left_out: bool = False  # ran at the baseline only, and has no split
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +151,16 @@ def case_results(run: RunReport, candidate: CandidateId) -> list[CaseResult]:
     """One result per case that the candidate ran, in the order of the cases."""
     ran = last_attempts(run, candidate)
     return [_result(case, ran[case.id]) for case in run.cases if case.id in ran]
+
+
+def left_out_results(run: RunReport) -> list[CaseResult]:
+    """What the baseline saw of cases that had no score and were left out."""
+    ran = last_attempts(run, START)
+    return [
+        replace(_result(Case(case, Split.TRAIN), ran[case]), left_out=True)
+        for case, _ in run.left_out
+        if case in ran
+    ]
 
 
 def _result(case: Case, rollouts: list[RolloutRecorded]) -> CaseResult:

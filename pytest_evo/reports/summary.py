@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pytest_evo.models import ChangelogEntry
 from pytest_evo.models import START
 from pytest_evo.models import Usage
+from pytest_evo.reports.console import count
 from pytest_evo.reports.ending import claim_text
 from pytest_evo.reports.ending import next_commands
 from pytest_evo.reports.model import audit_warnings
@@ -27,6 +28,8 @@ MAX_DIFF = 24_000
 SHOWN_CANDIDATES = 10
 SHOWN_CASES = 20
 SHOWN_CHANGES = 20
+NAMED = 5
+"""Cases that a warning names."""
 
 
 def summary_markdown(run: RunReport, run_argument: str = "last") -> str:
@@ -91,6 +94,13 @@ def _warnings(run: RunReport) -> str:
         lines.append(
             f"> **Warning:** {len(run.noise.maybe_cached)} cases use the network but "
             "never vary. If their answers are cached, the score is of the cache."
+        )
+    if run.left_out:
+        some = ", ".join(code(case, 80) for case, _ in run.left_out[:NAMED])
+        more = ", ..." if len(run.left_out) > NAMED else ""
+        lines.append(
+            f"> **Warning:** {count(len(run.left_out), 'case')} neither passed nor "
+            f"failed on the start; no figure here counts them: {some}{more}."
         )
     return "\n>\n".join(lines)
 

@@ -189,6 +189,23 @@ def test_winner_report_has_plain_names_and_every_case():
     assert cases[5].find("failure") is not None
 
 
+def test_cases_without_a_score_at_the_baseline_are_told_and_no_part_of_the_run():
+    closed = Case("tests/a.py::test_closed", Split.TRAIN)
+    run = grown_run()
+    said = [rollout(case=closed, outcome=Outcome.ERROR, purpose=Purpose.BASELINE)]
+    told = grown_run(
+        rollouts={**run.rollouts, "c0000": [*run.rollouts["c0000"], *said]},
+        left_out=((closed.id, "error at the baseline"),),
+    )
+    start = read(candidate_report(told, "c0000")).findall("testcase")[-1]
+    assert start.find("error").get("message") == "boom"
+    assert properties(start)["evo.split"] == "none"
+    assert len(read(candidate_report(told, "c0001")).findall("testcase")) == 6
+    winner = read(winner_report(told)).findall("testcase")[-1]
+    assert winner.get("name") == "test_closed"
+    assert "error at the baseline" in winner.find("skipped").get("message")
+
+
 def test_leaderboard_has_no_failures_and_the_best_first():
     suite = read(leaderboard_report(grown_run()))
     names = [case.get("name") for case in suite.findall("testcase")]

@@ -117,6 +117,12 @@ def headings(text: str) -> list[str]:
     return [line.split(":")[0] for line in lines if line.startswith("#")]
 
 
+def test_cases_without_a_score_at_the_baseline_are_named():
+    text = summary_markdown(grown_run(left_out=(("a.py::test_x", "error"),)))
+    assert "1 case neither passed nor failed on the start" in text
+    assert "`a.py::test_x`" in text
+
+
 def test_code_spans_stop_markup_mentions_and_backticks():
     text = summary_markdown(hostile("`</details> @everyone #1 ![x](http://y)"))
     found = outside_code(text)
