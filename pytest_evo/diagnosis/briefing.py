@@ -17,7 +17,6 @@ from pytest_evo.diagnosis.rendering import changelog_text
 from pytest_evo.diagnosis.rendering import diagnoses_text
 from pytest_evo.diagnosis.rendering import facts_text
 from pytest_evo.diagnosis.rendering import scores_text
-from pytest_evo.diagnosis.rendering import trace_text
 from pytest_evo.evidence import CaseHistory
 from pytest_evo.evidence import Evidence
 from pytest_evo.evidence import Trace
@@ -62,7 +61,7 @@ class Briefing:
 
     evidence: Evidence
     versions: Versions
-    newest: Node
+    last: Node
     _paths: dict[str, str] = field(default_factory=dict)  # path -> blob
 
     @classmethod
@@ -80,7 +79,7 @@ class Briefing:
     @property
     def node(self) -> str:
         """The newest candidate's id."""
-        return self.newest.candidate.id
+        return self.last.candidate.id
 
     @property
     def files(self) -> frozenset[str]:
@@ -132,17 +131,19 @@ class Briefing:
                 chosen.append(max(before, key=lambda trace: trace.score or 0.0))
         return chosen
 
-    def traces_text(self, traces: Sequence[Trace], budget: int) -> str:
-        """Traces with their texts between fences."""
-        rooms = share([trace.size for trace in traces], budget)
-        texts = [trace_text(*one) for one in zip(traces, rooms, strict=True)]
-        return "\n".join(texts) or "None.\n"
+    def newest(self, cases: Collection[CaseId]) -> dict[CaseId, Trace]:
+        """One trace of each of these cases on the newest node, in their order."""
+        found: dict[CaseId, Trace] = {}
+        for trace in self.evidence.traces:
+            if trace.node == self.node and trace.case in cases:
+                found.setdefault(trace.case, trace)
+        return {case: found[case] for case in cases if case in found}
 
     def files_text(self, cases: Collection[CaseId], budget: int) -> str:
         """The files that the cases read; all of them where that is not certain."""
         read: set[str] = set()
         certain = True
-        for rollout in self.newest.rollouts:
+        for rollout in self.last.rollouts:
             if rollout.case in cases:
                 read.update(rollout.reach.files)
                 certain = certain and rollout.reach.exact

@@ -24,6 +24,7 @@ from pytest_evo.diagnosis.asking import in_order
 from pytest_evo.diagnosis.asking import Question
 from pytest_evo.diagnosis.briefing import Briefing
 from pytest_evo.diagnosis.briefing import Versions
+from pytest_evo.diagnosis.failures import failure_line
 from pytest_evo.diagnosis.mara import as_diagnosis
 from pytest_evo.diagnosis.quality import class_faults
 from pytest_evo.diagnosis.quality import file_faults
@@ -35,6 +36,8 @@ from pytest_evo.diagnosis.readings import Grouping
 from pytest_evo.diagnosis.readings import Objection
 from pytest_evo.diagnosis.readings import Specification
 from pytest_evo.diagnosis.rendering import cell
+from pytest_evo.diagnosis.rendering import failures_text
+from pytest_evo.diagnosis.rendering import said
 from pytest_evo.diagnosis.templates import Prompts
 from pytest_evo.evidence import Trace
 from pytest_evo.hostile import one_line
@@ -129,6 +132,7 @@ class AcrossCases:
     async def _group(
         self, briefing: Briefing, failing: Sequence[CaseId]
     ) -> Answer[Grouping]:
+        lines = briefing.newest(failing)
         traces = [
             trace
             for trace in briefing.evidence.traces
@@ -139,8 +143,11 @@ class AcrossCases:
             return {
                 "chain": briefing.chain_text(budget // 3),
                 "node": briefing.node,
-                "traces": briefing.traces_text(traces, 2 * budget // 3),
-                "cases": [cell(case) for case in failing],
+                "traces": failures_text(traces, 2 * budget // 3),
+                "cases": [
+                    f"`{cell(case)}`: {said(failure_line(trace))}"
+                    for case, trace in lines.items()
+                ],
             }
 
         def faults(grouping: Grouping) -> list[str]:
@@ -185,7 +192,7 @@ class AcrossCases:
             return {
                 **_of_group(briefing, group, budget // 3),
                 "files": briefing.files_text(group.cases, budget // 3),
-                "traces": briefing.traces_text(own, budget // 3),
+                "traces": failures_text(own, budget // 3),
             }
 
         def faults(cause: Cause) -> list[str]:
@@ -212,8 +219,8 @@ class AcrossCases:
                 **_of_group(briefing, group, budget // 3),
                 "cause": one_line(cause.cause),
                 "file": cell(cause.file),
-                "traces": briefing.traces_text(own, budget // 3),
-                "others": briefing.traces_text(others, budget // 3),
+                "traces": failures_text(own, budget // 3),
+                "others": failures_text(others, budget // 3),
             }
 
         def faults(objection: Objection) -> list[str]:

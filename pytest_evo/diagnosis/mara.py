@@ -14,9 +14,11 @@ from pytest_evo.diagnosis.asking import in_order
 from pytest_evo.diagnosis.asking import Question
 from pytest_evo.diagnosis.briefing import Briefing
 from pytest_evo.diagnosis.briefing import Versions
+from pytest_evo.diagnosis.failures import by_kinds
 from pytest_evo.diagnosis.quality import faults_of
 from pytest_evo.diagnosis.readings import CaseReading
 from pytest_evo.diagnosis.rendering import cell
+from pytest_evo.diagnosis.rendering import failures_text
 from pytest_evo.diagnosis.templates import Prompts
 from pytest_evo.models import CaseId
 from pytest_evo.models import Diagnosis
@@ -32,6 +34,10 @@ VARIABLES = {
     CASE: frozenset({"chain", "case", "node", "earlier", "files", "traces"}),
     AGAIN: frozenset({"faults"}),
 }
+
+
+MOST_CASES = 24
+"""Cases that are read at one node at most, one question each."""
 
 
 class CaseByCase:
@@ -65,9 +71,13 @@ class CaseByCase:
         )
 
     async def diagnose(self, nodes: Sequence[Node]) -> Diagnosed:
-        """One diagnosis of each failing case, in the order the cases ran."""
+        """One diagnosis of each failing case, in the order the cases ran.
+
+        Of more than ``MOST_CASES`` as many are read, of all kinds of failure.
+        """
         briefing = Briefing.of(nodes, self._versions)
-        cases = briefing.failing()
+        failing = briefing.failing()
+        cases = representative(briefing, failing)
         answers = await in_order([partial(self._read, briefing, one) for one in cases])
         found: list[Diagnosis] = []
         problems: list[str] = []
@@ -76,6 +86,9 @@ class CaseByCase:
                 problems.append(f"{case}: {answer.problem}")
             if answer.value is not None:
                 found.append(as_diagnosis(answer.value.diagnosis(case), answer.doubts))
+        if len(failing) > len(cases):
+            more = len(failing) - len(cases)
+            problems.append(f"{more} more failing cases were not read: too many")
         usage = sum((answer.usage for answer in answers), NO_USAGE)
         return Diagnosed(tuple(found), usage, tuple(problems))
 
@@ -94,7 +107,7 @@ class CaseByCase:
                 node=briefing.node,
                 earlier=list(ground.earlier),
                 files=files,
-                traces=briefing.traces_text(traces, left),
+                traces=failures_text(traces, left),
             )
 
         return await self._asker.ask(
@@ -105,6 +118,13 @@ class CaseByCase:
                 again=lambda faults: self._prompts.render(AGAIN, faults=list(faults)),
             )
         )
+
+
+def representative(briefing: Briefing, failing: Sequence[CaseId]) -> list[CaseId]:
+    """The cases to read, in their order: all of them, or some of each kind."""
+    traces = by_kinds(list(briefing.newest(failing).values()))
+    chosen = {trace.case for trace in traces[:MOST_CASES]}
+    return [case for case in failing if case in chosen]
 
 
 def as_diagnosis(diagnosis: Diagnosis, doubts: Sequence[str]) -> Diagnosis:

@@ -10,10 +10,13 @@ import json
 from collections.abc import Iterable
 from collections.abc import Sequence
 
+from pytest_evo.diagnosis.failures import by_kinds
+from pytest_evo.diagnosis.failures import failure_line
 from pytest_evo.evidence import CaseHistory
 from pytest_evo.evidence import Evidence
 from pytest_evo.evidence import Facts
 from pytest_evo.evidence import Trace
+from pytest_evo.hostile import cut
 from pytest_evo.hostile import fenced
 from pytest_evo.hostile import one_line
 from pytest_evo.hostile import share
@@ -24,6 +27,9 @@ from pytest_evo.models import Diagnosis
 from pytest_evo.models import Effect
 from pytest_evo.models import Node
 
+LEAST_TRACE = 1_500
+"""Characters of a trace below which it says too little to be shown."""
+_HEAD = 300  # what a trace's headings take, about
 _SAID = 1_500
 """Characters of one thing that somebody said."""
 
@@ -321,15 +327,49 @@ def brief_text(evidence: Evidence, budget: int = 60_000) -> str:
         parts.append(diagnoses_text(evidence.diagnoses))
     if evidence.attempts:
         parts.append(attempts_text(evidence.attempts))
-    left = max(budget // 3, budget - sum(map(len, parts)))
-    wanted = [trace for trace in _newest_and_parent(evidence) if trace.failed]
-    rooms = share([trace.size for trace in wanted], left)
-    if wanted:
-        parts.append("# Traces of failures\n")
-    parts += [
-        trace_text(trace, room) for trace, room in zip(wanted, rooms, strict=True)
-    ]
-    return "\n".join(parts)
+    rest = budget - budget // 3
+    rooms = share([len(part) for part in parts], rest)
+    parts = [cut(part, room) for part, room in zip(parts, rooms, strict=True)]
+    failed = [trace for trace in _newest_and_parent(evidence) if trace.failed]
+    left = budget - sum(map(len, parts))
+    return "\n".join([*parts, "# Traces of failures\n", failures_text(failed, left)])
+
+
+def failures_text(traces: Sequence[Trace], budget: int) -> str:
+    """As many failures as can be shown so that they say something.
+
+    Where not all can, as many kinds of failure as possible are shown, the others are
+    counted, and each of them is one line as far as that fits.
+    """
+    order = by_kinds(traces)
+    shown: list[Trace] = []
+    room = budget
+    for trace in order:
+        need = min(trace.size, LEAST_TRACE) + _HEAD
+        if shown and need > room:
+            break
+        shown.append(trace)
+        room -= need
+    rooms = share([trace.size for trace in shown], max(0, budget - _HEAD * len(shown)))
+    texts = [trace_text(*one) for one in zip(shown, rooms, strict=True)]
+    others = order[len(shown) :]
+    if others:
+        texts.append(_left_out(others, budget - sum(map(len, texts))))
+    return "\n".join(texts) or "None.\n"
+
+
+def _left_out(traces: Sequence[Trace], budget: int) -> str:
+    lines = [f"### {len(traces)} more failures, whose traces are left out", ""]
+    for trace in traces:
+        line = (
+            f"- `{cell(trace.case)}` on {cell(trace.node)}: {said(failure_line(trace))}"
+        )
+        budget -= len(line)
+        if budget < 0:
+            lines.append(f"- and {len(traces) - len(lines) + 2} more")
+            break
+        lines.append(line)
+    return "\n".join(lines) + "\n"
 
 
 def _newest_and_parent(evidence: Evidence) -> list[Trace]:

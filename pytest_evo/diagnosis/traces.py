@@ -30,6 +30,7 @@ MODEL_STEPS = frozenset({"model call", "model_call", "llm", "litellm"})
 _DECORATOR = re.compile(r"^( {4,})@")
 _DEFINITION = re.compile(r"^[ >]( {3,})(?:async +def|def|class)\b")
 _STEP = 4_000
+_SHORT = 1_500  # a longer report may lose its middle, and the message with it
 
 Clean = Callable[[str], str]
 
@@ -133,7 +134,8 @@ def _failure(phases: Sequence[Phase]) -> str:
         if phase.outcome == "passed":
             continue
         report = without_decorators(phase.longrepr)
-        if phase.message and phase.message not in report:
+        told = phase.message in report and len(report) <= _SHORT
+        if phase.message and not told:
             parts.append(phase.message)
         if report:
             parts.append(report)

@@ -99,7 +99,7 @@ def group_answers(request: ChatRequest) -> str:
     text = asked(request)
     if "Group these failing cases" in text:
         cases = re.findall(
-            r"^- `(.*)`$", text.partition("a group of its own:")[2], re.M
+            r"^- `(.*)`: ", text.partition("a group of its own:")[2], re.M
         )
         return json.dumps({"groups": [group(cases)]})
     if "Your role: cause" in text:
