@@ -51,7 +51,7 @@ def base_suite(
     if not found:
         notes.append(
             "the suite at the base could not be collected, so removed cases are not "
-            "seen; a baseline committed there (pytest --evo-baseline-update) shows them"
+            "seen; --evo-gate=baseline compares with the cases of a file"
         )
         return None
     known = tuple(

@@ -25,7 +25,11 @@ from pytest_evo.plugin.gating.task import GateTask
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """``suite`` is the base's, or None where it is the same or not known."""
+    """``suite`` is the base's, or None where it is the same or not known.
+
+    A baseline that is committed at a ref says nothing of the suite there: cases may
+    have come and gone since it was written.
+    """
 
     suite: Sequence[KnownCase] | None = None
     changes: ProjectChanges = field(default_factory=ProjectChanges)
@@ -40,15 +44,14 @@ def look_beside(
     Raises:
         BaselineProblem: the base's project cannot be read.
     """
-    committed = known_cases(base.known) if base.known is not None else None
     if base.repository is None or base.tree is None:
-        return Beside(committed)
+        return Beside(known_cases(base.known) if base.known is not None else None)
     files = {mark.file for mark in suite.marks}
     rootdir = task.config.rootpath
     project = ProjectAt(base.repository, base.commit, rootdir, task.schema, files)
     changes = project.changes()
     if not changes.tests:
-        return Beside(committed, changes, project)
+        return Beside(None, changes, project)
     copy = scratch / "suite"
     project.write(copy)
     restore(base.tree, base.blobs, scratch / "artifact")
@@ -60,7 +63,7 @@ def look_beside(
     )
     bodies = {mark.id: short_body(mark.body) for mark in suite.marks}
     found = base_suite(task.config, copy, scratch, bodies, notes)
-    return Beside(committed if found is None else found, changes, project)
+    return Beside(found, changes, project)
 
 
 def put_base_beside(bench: Bench, beside: Beside, scratch: Path) -> None:

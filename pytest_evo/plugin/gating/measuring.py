@@ -163,7 +163,8 @@ class Measurement:
             self._names[arm],
             self._trees[arm],
             tuple(waiting),
-            Purpose.VALIDATION,
+            # of these, what nobody can score is an error of the suite
+            Purpose.BASELINE if self._is_given(arm) else Purpose.VALIDATION,
             asks[0].attempt,
         )
         unstarted = []
@@ -175,6 +176,10 @@ class Measurement:
                 self._record(ask, rollout)
         for ask in unstarted:
             await self._send([ask], alone=True)
+
+    def _is_given(self, arm: Arm) -> bool:
+        """Whether a version is what others are held against."""
+        return arm is Arm.BASE or self._keep_files
 
     def _record(self, ask: Ask, rollout: Rollout) -> None:
         if rollout.reach.stale and not self._in_place:

@@ -9,10 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import replace
 from datetime import date
-from fnmatch import fnmatchcase
 from pathlib import Path
-
-from pydantic import ValidationError
 
 from pytest_evo.artifact.base import file_changes
 from pytest_evo.errors import BaselineProblem
@@ -29,7 +26,6 @@ from pytest_evo.gate.values import Change
 from pytest_evo.gate.values import GateCase
 from pytest_evo.gate.values import GatePolicy
 from pytest_evo.gate.values import Limit
-from pytest_evo.gate.values import Quarantine
 from pytest_evo.gate.values import Stored
 from pytest_evo.models import CaseId
 from pytest_evo.models import CaseMark
@@ -37,13 +33,13 @@ from pytest_evo.models import Outcome
 from pytest_evo.models import Tree
 from pytest_evo.plugin.gating.bases import Base
 from pytest_evo.plugin.gating.checkout import ProjectChanges
+from pytest_evo.plugin.gating.rules import age
+from pytest_evo.plugin.gating.rules import changed_rules
+from pytest_evo.plugin.gating.rules import changed_tests
+from pytest_evo.plugin.gating.rules import quarantine_of
+from pytest_evo.plugin.gating.rules import quarantines
 from pytest_evo.plugin.reached import ReachedFiles
-from pytest_evo.settings import QuarantineSettings
 from pytest_evo.settings import Settings
-
-_SHOWN = 5
-_OLD = 30  # days
-_RULES = {"accept_removed", "gate_margin", "gate_max_errors", "limit", "noise"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,29 +113,24 @@ def make_gate_plan(
     Raises:
         BaselineProblem: the base is of another suite.
     """
-    notes: list[str] = []
+    notes = changed_rules(settings, base)
     changed = artifact_changes(base, head)
-    suite_changes = SuiteChanges()
-    if known_suite is not None:
-        bodies = {mark.id: short_body(mark.body) for mark in suite.marks}
-        suite_changes = compare_suites(known_suite, bodies)
+    suite_changes = _suite_changes(suite, known_suite)
     old_names = {row.new: row.old for row in suite_changes.renamed}
-    unreached = _unreached(suite, settings, base, changed, notes)
-    quarantines = _quarantines(settings, base, notes)
     if base.tree is None and base.known is not None:
         _check_same_suite(suite, base.known, old_names, settings)
+        notes += changed_tests(base.known, suite.fingerprints, old_names)
+        notes += age(base.known)
+    unreached = _unreached(suite, settings, base, changed, notes)
+    listed = quarantines(settings, base, notes)
     cases = tuple(
         replace(
             _case(mark, suite, settings, base, old_names),
-            quarantine=_quarantine(mark.id, quarantines),
+            quarantine=quarantine_of(mark.id, listed),
             reached=mark.id not in unreached,
         )
         for mark in suite.marks
     )
-    if base.tree is None and base.known is not None:
-        notes += _changed_tests(suite, base.known, old_names)
-        notes += _age(base.known)
-    notes += _changed_rules(settings, base)
     change = Change(
         added=suite_changes.added,
         removed=suite_changes.removed,
@@ -149,6 +140,15 @@ def make_gate_plan(
         head_bytes=sum(entry.size for entry in head.entries),
     )
     return GatePlan(cases, change, changed, tuple(notes))
+
+
+def _suite_changes(
+    suite: Suite, known_suite: Sequence[KnownCase] | None
+) -> SuiteChanges:
+    if known_suite is None:
+        return SuiteChanges()
+    bodies = {mark.id: short_body(mark.body) for mark in suite.marks}
+    return compare_suites(known_suite, bodies)
 
 
 def artifact_changes(base: Base, head: Tree) -> tuple[tuple[str, str], ...]:
@@ -267,54 +267,6 @@ def _check_same_suite(
         )
 
 
-def _changed_tests(
-    suite: Suite, known: Baseline, old_names: Mapping[CaseId, CaseId]
-) -> list[str]:
-    """Say which cases are no longer the tests that the baseline measured."""
-    changed = [
-        mark.id
-        for mark in suite.marks
-        if (seen := known.cases.get(old_names.get(mark.id, mark.id))) is not None
-        and seen.fingerprint != short_fingerprint(suite.fingerprints[mark.id])
-    ]
-    if not changed:
-        return []
-    return [
-        f"{len(changed)} cases are not the tests that the baseline measured (their "
-        "file, a conftest or parameters changed): if one of them is worse, it counts; "
-        "--evo-gate=git:REF runs the new tests on both sides, --evo-accept-removed "
-        f"lets the old ones go ({', '.join(changed[:_SHOWN])})"
-    ]
-
-
-def _age(known: Baseline) -> list[str]:
-    """Say when a baseline is so old that something else may have changed."""
-    days = (date.today() - known.made).days
-    if days <= _OLD:
-        return []
-    return [
-        f"the baseline is {days} days old: models and packages may have changed since "
-        "(pytest --evo-baseline-update on the branch to compare with)"
-    ]
-
-
-def _changed_rules(settings: Settings, base: Base) -> list[str]:
-    """Say which rules of the gate the change itself has set otherwise."""
-    if base.repository is None or not base.settings:
-        return []
-    told = {name: base.settings[name] for name in _RULES if name in base.settings}
-    try:
-        before = Settings.model_validate(told)
-    except ValidationError:
-        return []
-    changed = sorted(
-        name for name in _RULES if getattr(settings, name) != getattr(before, name)
-    )
-    if not changed:
-        return []
-    return [f"this change, or what was typed, sets other rules: {', '.join(changed)}"]
-
-
 # -- reach -------------------------------------------------------------------------
 
 
@@ -347,35 +299,3 @@ def _bytes(base: Base) -> int | None:
     if base.tree is not None:
         return sum(entry.size for entry in base.tree.entries)
     return base.known.bytes if base.known is not None else None
-
-
-# -- quarantine --------------------------------------------------------------------
-
-
-def _quarantines(
-    settings: Settings, base: Base, notes: list[str]
-) -> tuple[QuarantineSettings, ...]:
-    """The list of the base, where there is one: a change cannot excuse itself."""
-    if base.repository is None:
-        return settings.quarantine
-    rows = base.settings.get("quarantine")
-    found = []
-    for row in rows if isinstance(rows, list) else ():
-        try:
-            found.append(QuarantineSettings.model_validate(row))
-        except ValidationError:
-            notes.append(f"a quarantine at {base.commit[:12]} cannot be read: {row!r}")
-    fresh = [row.case for row in settings.quarantine if row not in found]
-    if fresh:
-        notes.append(
-            "quarantines that this change brings do not hold before it is merged: "
-            f"{', '.join(fresh[:_SHOWN])}"
-        )
-    return tuple(found)
-
-
-def _quarantine(case: CaseId, rows: Sequence[QuarantineSettings]) -> Quarantine | None:
-    for row in rows:
-        if case == row.case or fnmatchcase(case, row.case):
-            return Quarantine(row.reason, row.until)
-    return None
