@@ -284,7 +284,9 @@ def test_asked_wait_holds_for_every_thread() -> None:
         model = make(server)
         threads = [threading.Thread(target=model.ask, args=(HELLO,)) for _ in range(3)]
         threads[0].start()
-        while not server.requests:
+        for _ in range(4_000):
+            if server.requests:
+                break
             time.sleep(0.005)
         time.sleep(0.1)
         for thread in threads[1:]:
@@ -325,7 +327,9 @@ def test_waits_end_when_the_run_ends() -> None:
 
         thread = threading.Thread(target=work)
         thread.start()
-        while not server.requests:
+        for _ in range(4_000):
+            if server.requests:
+                break
             time.sleep(0.005)
         model.close()
         thread.join(5)
