@@ -23,7 +23,6 @@ from pytest_evo.gate.record import GateRecord
 from pytest_evo.gate.record import Place
 from pytest_evo.gate.values import Arm
 from pytest_evo.gate.values import GatePolicy
-from pytest_evo.models import Outcome
 from pytest_evo.models import Tree
 from pytest_evo.models import TreeHash
 from pytest_evo.plugin.gating.bases import Base
@@ -58,6 +57,7 @@ class Gating:
         self._planner: Planner | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._interrupted = False
+        self._stopped = ""
         self._thrown_away = 0
         self._began = time.monotonic()
         self.measured = Measured()
@@ -142,7 +142,7 @@ class Gating:
         seen = self.measured
         if stopped or not seen.observations or seen.reached or seen.unknown:
             return []
-        if all(row.outcome is not Outcome.PASSED for row in seen.observations):
+        if all(row.outcome.is_infrastructure for row in seen.observations):
             return []
         return [
             f"no case opened a file of the artifact {self._task.schema.directory!r}, "
@@ -178,9 +178,7 @@ class Gating:
                 problems.append(str(lost))
         except WorkersLost as lost:
             problems.append(str(lost))
-        return _STOPPED if self._interrupted else self._stopped
-
-    _stopped = ""
+        return self._stopped
 
     def _run_plan(
         self,
@@ -204,7 +202,10 @@ class Gating:
             notice=lambda count: self._show(count, planner.budget),
         )
         self.measured = measurement.measured
-        asyncio.run(self._with_time_limit(measurement, planner, len(plan.cases)))
+        try:
+            asyncio.run(self._with_time_limit(measurement, planner, len(plan.cases)))
+        finally:
+            self._stopped = planner.decision().stopped
 
     async def _with_time_limit(
         self, measurement: Measurement, planner: Planner, cases: int
@@ -216,17 +217,13 @@ class Gating:
             planner.stop(_STOPPED)
         if limit is not None:
             left = max(0.0, limit - (time.monotonic() - self._began))
-            self._limit = f"the time limit of {limit:g} s was reached"
-            timer = loop.call_later(left, self._stop, planner)
+            reason = f"the time limit of {limit:g} s was reached"
+            timer = loop.call_later(left, planner.stop, reason)
         try:
             await measurement.run(cases)
         finally:
             if timer is not None:
                 timer.cancel()
-
-    def _stop(self, planner: Planner) -> None:
-        self._stopped = self._limit
-        planner.stop(self._limit)
 
     # -- what a person sees -------------------------------------------------------
 
