@@ -100,7 +100,12 @@ class Proposing:
         return feedback or "refused"
 
     def _unanswered(
-        self, step: int, attempt: int, base: Node, error: EvoError
+        self,
+        step: int,
+        attempt: int,
+        base: Node,
+        error: EvoError,
+        usage: Usage = NO_USAGE,
     ) -> ProposalMade:
         return ProposalMade(
             self._number,
@@ -109,7 +114,7 @@ class Proposing:
             base.candidate.id,
             None,
             str(error),
-            usage=spent_on(error),
+            usage=spent_on(error) + usage,
         )
 
     def _candidate(
@@ -152,15 +157,7 @@ class Proposing:
                 )
         except ProposalRefused as refusal:
             workshop.discard(key)
-            return ProposalMade(
-                self._number,
-                step,
-                attempt,
-                base.candidate.id,
-                None,
-                str(refusal),
-                usage=spent_on(refusal) + _usage_of(answer),
-            )
+            return self._unanswered(step, attempt, base, refusal, _usage_of(answer))
         except ProposerExhausted as end:
             workshop.discard(key)
             return ProposalMade(

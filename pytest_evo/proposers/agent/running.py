@@ -75,12 +75,11 @@ def run(
         open(alive_write, "wb", buffering=0) as alive,  # noqa: PTH123
         open(stdin or os.devnull, "rb") as source,  # noqa: PTH123
     ):
+        words = [sys.executable, "-I", "-S", str(_KEEPER)]
+        words += [str(status_write), str(alive_read), str(seconds), *command]
         try:
             keeper = subprocess.Popen(
-                [
-                    *(sys.executable, "-I", "-S", str(_KEEPER)),
-                    *(str(status_write), str(alive_read), str(seconds), *command),
-                ],
+                words,
                 cwd=folder,
                 env=dict(environment),
                 stdin=source,
