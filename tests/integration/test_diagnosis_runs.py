@@ -15,6 +15,8 @@ from evolve_project import evolve
 from evolve_project import executed
 from evolve_project import make_project
 from evolve_project import records
+from llm_project import climb
+from llm_project import evolve_with_model
 
 from pytest_evo.diagnosis.templates import SHIPPED
 from pytest_evo.testing.model_server import Answer
@@ -283,3 +285,92 @@ def test_refused_key_is_said_before_any_rollout(project: Callable[[str], Path]) 
     assert done.returncode == 4, done.stdout + done.stderr
     assert "refuses the key" in done.stdout + done.stderr
     assert executed(root) == 0
+
+
+MODEL = """
+[tool.pytest_evo]
+artifact = "art"
+objective = "climb"
+model = "openai/scripted"
+chain_depth = 1
+{more}
+
+[tool.pytest_evo.model_options]
+api_base = "{url}"
+retries = 0
+"""
+
+
+def both(request: ServedRequest) -> Answer:
+    """Diagnoses where it is asked for a reading, else edits with tools."""
+    return climb(request) if request.tools else read(request)
+
+
+def test_model_diagnoses_by_default_and_the_llm_proposer_reads_it(
+    pytester: pytest.Pytester,
+) -> None:
+    root = make_project(pytester)
+    with ModelServer(both) as server:
+        (root / "pyproject.toml").write_text(MODEL.format(more="", url=server.url))
+        done = evolve_with_model(root, "--budget-iterations=1", "-n", "0")
+        proposing = [one for one in server.requests if one.tools]
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert records(root, "diagnosis")
+    assert READING["cause"] in proposing[0].text
+    assert re.search(r"diagnoser: +\d+ model calls", done.stdout)
+    assert re.search(r"proposer: +\d+ model calls", done.stdout)
+
+
+def test_failures_are_grouped_and_read_by_three_roles(
+    pytester: pytest.Pytester,
+) -> None:
+    def answer(request: ServedRequest) -> Answer:
+        if request.tools or "Reply with: ok" in request.text:
+            return climb(request)
+        kept = {name: READING[name] for name in ("file", "confidence")}
+        if "Group these failing cases" in request.text:
+            asked = request.text.partition("a group of its own:")[2]
+            cases = re.findall(r"^- `(.*)`: ", asked, re.M)
+            group = {
+                "title": "level",
+                "cases": cases,
+                "pattern": READING["observation"],
+                "quotes": READING["quotes"],
+                "kind": "defect",
+                "why": "all cases want a higher level than the file has",
+            }
+            return Answer(json.dumps({"groups": [group]}))
+        if "Your role: cause" in request.text:
+            part = {"cause": READING["cause"], "quotes": READING["quotes"], **kept}
+        elif "Your role: objection" in request.text:
+            part = {
+                "objection": "some cases want much more than one step of the level",
+                "counter_quotes": READING["quotes"],
+                "verdict": "amended",
+                "cause": "level.txt is several steps below what most cases want",
+            }
+        else:
+            assert "amended" in request.text
+            part = {
+                "methods": READING["methods"],
+                "earlier": [],
+                "change": "raise the number in level.txt by several steps at once",
+                **kept,
+            }
+        return Answer(json.dumps(part))
+
+    root = make_project(pytester)
+    with ModelServer(answer) as server:
+        more = 'diagnoser = "ecdysis"'
+        (root / "pyproject.toml").write_text(MODEL.format(more=more, url=server.url))
+        done = evolve_with_model(
+            root, "--budget-iterations=1", "--evo-chain-depth=0", "-n", "0"
+        )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (made,) = records(root, "diagnosis")
+    (diagnosis,) = made["diagnoses"]
+    assert len(diagnosis["cases"]) > 1
+    assert (diagnosis["kind"], diagnosis["weak"]) == ("defect", False)
+    assert diagnosis["objection"].startswith("amended: some cases want")
+    assert diagnosis["cause"] == "level.txt is several steps below what most cases want"
+    assert made["usage"]["calls"] == 4 + 1  # and the first word before the run
