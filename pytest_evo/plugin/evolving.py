@@ -150,16 +150,7 @@ class Evolution:
         limits, default = planning.make_limits(settings, marks, plan)
         pool.seed = settings.seed
         pool.set_source(files.trees.get, files.blobs.get)
-        calibration = Calibration(
-            settings,
-            self._task.schema,
-            pool,
-            marks,
-            files.journal,
-            files.rollouts,
-            self._config.rootpath,
-            files.isolation(),
-        )
+        calibration = self._calibration(pool, settings, marks, files)
         observer = RunObserver(self._config, self._display, files.candidates)
         size = sum(entry.size for entry in files.trees.get(files.start).entries)
         workspaces = scratch_directory("pytest-evo-", size)
@@ -201,6 +192,24 @@ class Evolution:
         finally:
             self._reading.close()
             shutil.rmtree(workspaces, ignore_errors=True)
+
+    def _calibration(
+        self,
+        pool: Pool,
+        settings: Settings,
+        marks: Sequence[CaseMark],
+        files: RunFiles,
+    ) -> Calibration:
+        return Calibration(
+            settings,
+            self._task.schema,
+            pool,
+            marks,
+            files.journal,
+            files.rollouts,
+            self._config.rootpath,
+            files.isolation(),
+        )
 
     def _loop_to_end(
         self,
