@@ -16,7 +16,7 @@ from pytest_evo.gate_reports.words import runs_text
 from pytest_evo.gate_reports.words import score_text
 from pytest_evo.gate_reports.words import shown_rows
 from pytest_evo.gate_reports.words import suite_lines
-from pytest_evo.gate_reports.words import unreached_text
+from pytest_evo.gate_reports.words import unrun_lines
 from pytest_evo.gate_reports.words import WORSE
 from pytest_evo.reports.console import Line
 from pytest_evo.reports.text import visible
@@ -90,7 +90,7 @@ def _table(decision: GateDecision, limit: int) -> list[Line]:
 
 
 def _aside(row: CaseRow) -> str:
-    parts = [] if row.p is None else [f"p {row.p:.3g}"]
+    parts = [] if row.p is None or row.p >= 1 else [f"p {row.p:.3g}"]
     if row.note:
         note = visible(" ".join(row.note.split()))
         parts.append(note if len(note) <= _WIDEST else f"{note[: _WIDEST - 3]}...")
@@ -110,8 +110,7 @@ def _suite(decision: GateDecision) -> list[Line]:
         lines += [Line(f"  {visible(case)}") for case in cases[:SHOWN_NAMES]]
         if len(cases) > SHOWN_NAMES:
             lines.append(Line(f"  and {len(cases) - SHOWN_NAMES} more"))
-    unreached = unreached_text(decision)
-    return [*lines, Line(unreached)] if unreached else lines
+    return [*lines, *(Line(visible(text)) for text in unrun_lines(decision))]
 
 
 def _spent(decision: GateDecision, record: GateRecord) -> str:
@@ -120,10 +119,9 @@ def _spent(decision: GateDecision, record: GateRecord) -> str:
         return f"against {visible(against(record))}: no rollout was run"
     cost = f", {spent.tokens:,} tokens" if spent.tokens else ""
     cost += f", ${spent.usd:.4f}" if spent.usd else ""
-    ended = f"; {visible(decision.stopped)}" if decision.stopped else ""
     return (
         f"against {visible(against(record))}: {spent.rollouts:,} rollouts "
-        f"({spent.base:,} base, {spent.head:,} head){cost}{ended}"
+        f"({spent.base:,} base, {spent.head:,} head){cost}"
     )
 
 

@@ -41,10 +41,10 @@ from pytest_evo.reports.text import clean
 from pytest_evo.reports.text import one_line
 from pytest_evo.reports.text import short_id
 
-_NOT_MEASURED = frozenset({CaseStatus.ERROR, CaseStatus.NOT_RUN})
 _SAYS_NOTHING = frozenset(
     {
         CaseStatus.FAILING,
+        CaseStatus.NOT_RUN,
         CaseStatus.QUARANTINED,
         CaseStatus.UNREACHED,
         CaseStatus.NOT_COMPARED,
@@ -110,7 +110,7 @@ def _judge(case: JunitCase, row: CaseRow, detail: Detail | None) -> None:
     element: Any
     if row.status in WORSE:
         element = Failure(message, "worse")
-    elif row.status in _NOT_MEASURED:
+    elif row.status is CaseStatus.ERROR:
         element = Error(message, row.status.value)
     elif row.status in _SAYS_NOTHING:
         element = Skipped(message, "evo")

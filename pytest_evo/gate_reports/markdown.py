@@ -22,7 +22,7 @@ from pytest_evo.gate_reports.words import runs_text
 from pytest_evo.gate_reports.words import score_text
 from pytest_evo.gate_reports.words import shown_rows
 from pytest_evo.gate_reports.words import suite_lines
-from pytest_evo.gate_reports.words import unreached_text
+from pytest_evo.gate_reports.words import unrun_lines
 from pytest_evo.reports.text import code
 from pytest_evo.reports.text import plain
 
@@ -107,7 +107,7 @@ def _suite(decision: GateDecision) -> str:
         if len(cases) > SHOWN_NAMES:
             lines.append(f"- and {len(cases) - SHOWN_NAMES} more")
         lines.append("")
-    lines.append(unreached_text(decision))
+    lines += [f"{plain(text)}.\n" for text in unrun_lines(decision)]
     return "\n".join(lines).strip()
 
 
@@ -126,8 +126,6 @@ def _spent(decision: GateDecision) -> str:
         return "No rollout was run."
     cost = f", {spent.tokens:,} tokens" if spent.tokens else ""
     cost += f", ${spent.usd:.4f}" if spent.usd else ""
-    ended = f" {plain(decision.stopped)}." if decision.stopped else ""
     return (
-        f"{spent.rollouts:,} rollouts ({spent.base:,} base, {spent.head:,} head)"
-        f"{cost}.{ended}"
+        f"{spent.rollouts:,} rollouts ({spent.base:,} base, {spent.head:,} head){cost}."
     )

@@ -33,7 +33,6 @@ DOUBTFUL = frozenset(
         CaseStatus.SUSPECT,
         CaseStatus.LOWER,
         CaseStatus.ERROR,
-        CaseStatus.NOT_RUN,
         CaseStatus.QUARANTINED,
     }
 )
@@ -86,12 +85,19 @@ def limit_text(check: LimitCheck) -> str:
     )
 
 
-def unreached_text(decision: GateDecision) -> str:
-    """How many cases were not run because the change cannot reach them."""
-    if not decision.unreached or not decision.change.files:
-        return ""
-    cases = count(len(decision.unreached), "case")
-    return f"{cases} cannot open a changed file: unchanged, not run"
+def unrun_lines(decision: GateDecision) -> list[str]:
+    """How many cases were not run, and why it ended before its plan did."""
+    lines = []
+    if decision.unreached and decision.change.files:
+        cases = count(len(decision.unreached), "case")
+        lines.append(f"{cases} cannot open a changed file: unchanged, not run")
+    left = sum(row.status is CaseStatus.NOT_RUN for row in decision.rows)
+    if left:
+        why = f": {decision.stopped}" if decision.stopped else ""
+        lines.append(f"{count(left, 'case')} not run{why}")
+    elif decision.stopped:
+        lines.append(f"ended early: {decision.stopped}")
+    return lines
 
 
 def suite_lines(decision: GateDecision) -> list[tuple[str, Sequence[str]]]:

@@ -128,6 +128,18 @@ def test_table_is_bounded_and_worst_first() -> None:
     assert not any("test_same" in line for line in lines)
 
 
+def test_cases_that_were_not_run_are_counted_not_listed() -> None:
+    record = make_record([f"t.py::test_{n}" for n in range(20)], same=0)
+    some = tuple(row for row in record.observations if row.case < "t.py::test_15")
+    record = replace(record, observations=some, stopped="plainly worse")
+    lines = shown(record)
+    left = 20 - len({row.case for row in some})
+    assert f"{left} cases not run: plainly worse" in lines
+    assert not any("not run  " in line for line in lines)
+    record = replace(make_record([]), stopped="the budget is spent")
+    assert "ended early: the budget is spent" in shown(record)
+
+
 def test_removed_cases_say_which_option_lets_them_go() -> None:
     record = make_record([], removed=[Removed("t.py::gone", True)])
     assert record.decision().exit_code == 1
