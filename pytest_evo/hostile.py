@@ -41,7 +41,7 @@ def one_line(text: str, budget: int = 2_000) -> str:
 
 
 def cut(text: str, budget: int) -> str:
-    """At most ``budget`` characters of a text: its two ends, and how much is missing.
+    """At most ``budget`` characters of a text: its two ends, and a mark between them.
 
     Failures and logs say the most where they begin and where they end. The end gets
     two thirds, and both ends stop at whole lines where that costs little.
@@ -50,7 +50,7 @@ def cut(text: str, budget: int) -> str:
         return text
     if budget <= 0:
         return ""
-    mark = f"\n[... {len(text)} characters, the middle left out ...]\n"
+    mark = "\n[... the middle is left out ...]\n"
     if budget < 4 * len(mark):
         mark = "..."
     room = budget - len(mark)

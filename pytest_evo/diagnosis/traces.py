@@ -27,7 +27,7 @@ PASSING = 6_000
 MODEL_STEPS = frozenset({"model call", "model_call", "llm", "litellm"})
 """Names of trace steps that tell of a call of a model."""
 
-_DECORATOR = re.compile(r"^( {4,})@")
+_DECORATOR = re.compile(r"^( {4,})@", re.MULTILINE)
 _DEFINITION = re.compile(r"^[ >]( {3,})(?:async +def|def|class)\b")
 _STEP = 4_000
 _SHORT = 1_500  # a longer report may lose its middle, and the message with it
@@ -72,7 +72,7 @@ def make_trace(rollout: Rollout, detail: Detail | None, redact: Clean = str) -> 
     """One rollout in words, uncut."""
 
     def clean(text: str) -> str:
-        return visible(redact(text))
+        return visible(redact(_ends(text)))
 
     found = detail or Detail()
     steps = [step for step in found.steps if step.name not in MODEL_STEPS]
@@ -103,6 +103,17 @@ def make_trace(rollout: Rollout, detail: Detail | None, redact: Clean = str) -> 
         metrics=tuple((one.name, one.value) for one in rollout.metrics),
         violation=clean(rollout.violation or ""),
     )
+
+
+def _ends(text: str) -> str:
+    """Both ends of a very long text, before it is searched through.
+
+    They are longer than any trace: what is broken at the inner ends, a secret maybe,
+    is cut away later.
+    """
+    if len(text) <= 4 * FAILING:
+        return text
+    return f"{text[: 2 * FAILING]}\n{text[-2 * FAILING :]}"
 
 
 def cut_trace(trace: Trace, budget: int) -> Trace:
@@ -148,6 +159,8 @@ def without_decorators(report: str) -> str:
     pytest prints a test from its first decorator on, and the lists of
     ``parametrize`` hold the cases that nobody may see.
     """
+    if _DECORATOR.search(report) is None:
+        return report
     kept: list[str] = []
     indent = 0  # of the decorators that are being left out
     for line in report.split("\n"):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 import pytest
@@ -68,10 +69,8 @@ def test_reply_that_is_none_says_what_is_wrong(text: str, why: str) -> None:
 
 @given(st.text(alphabet='{}[]":,x1 \n`', max_size=200))
 def test_reply_of_any_text_is_a_value_or_a_value_error(text: str) -> None:
-    try:
-        parse_reply(text, Point)
-    except ValueError as error:
-        assert str(error)
+    with contextlib.suppress(ValueError):
+        assert isinstance(parse_reply(text, Point), Point)
 
 
 def test_schema_goes_out_and_the_exchange_comes_back() -> None:

@@ -137,6 +137,20 @@ def test_secrets_are_taken_out_before_a_cut_could_split_them() -> None:
     assert not any("a1a1" in text for text in trace.texts())
 
 
+@pytest.mark.parametrize("at", [39_990, 40_010, 80_000, 119_990, 159_960])
+def test_secret_where_a_very_long_text_is_broken_is_not_half_kept(at: int) -> None:
+    key = "sk-" + "a1" * 30
+    text = "x" * at + key + "y" * (160_000 - at)
+    node = Node(Candidate("c0000", "t"), (rollout(trace="d"),))
+    (trace,) = make_traces(
+        [node],
+        lambda name: failed(text),
+        redact=lambda one: one.replace(key, "[redacted]"),
+    )
+    assert not any("a1" in one for one in trace.texts())
+    assert trace.size <= FAILING
+
+
 REPORT = """\
 x = 1, answer = 'Paris'
 
