@@ -108,17 +108,13 @@ class Conversation:
         return ChatRequest((*opening, *later), self._tools)
 
     def _fitted(self, opening: tuple[Message, ...]) -> ChatRequest:
-        """Leave out what is old as far as needed, never what came last."""
+        """Leave out what is old as far as needed, what came last only at the end."""
         later = list(self._later)
         request = self._made(opening, later)
-        last = max(
-            (at for at, one in enumerate(later) if one.speaker is Speaker.ASSISTANT),
-            default=0,
-        )
-        for at in range(last):
+        for at, message in enumerate(self._later):
             if size_of(request) <= self._limit:
                 break
-            later[at] = _stub(later[at])
+            later[at] = _stub(message)
             request = self._made(opening, later)
         return request
 

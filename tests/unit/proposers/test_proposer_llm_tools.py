@@ -394,6 +394,17 @@ def test_requests_stay_within_their_size(tmp_path) -> None:
     assert len(openings) == 1
 
 
+def test_answer_that_is_longer_than_a_request_does_not_end_the_talk(tmp_path) -> None:
+    long = call("write_file", path="prompt.txt", content="please\n" * 20_000)
+    reads = [call("read_file", path="prompt.txt", first=n * 300 + 1) for n in range(20)]
+    answers = [calls(long), calls(*reads), calls(finish("prompt.txt"))]
+    proposer, model = proposer_of(answers, prompt_bytes=30_000)
+    proposer.propose(request_in(tmp_path))
+    assert max(size_of(request) for request in model.requests) <= 30_000
+    assert held(tmp_path)["prompt.txt"] == "please\n" * 20_000
+    assert "please" in told(model.requests)
+
+
 def test_overflow_cuts_and_asks_again(tmp_path) -> None:
     files = {f"f{n}.txt": "words and words\n" * 400 for n in range(12)}
 
