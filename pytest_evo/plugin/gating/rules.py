@@ -19,7 +19,13 @@ from pytest_evo.settings import Settings
 
 _SHOWN = 5
 _OLD = 30  # days
-_RULES = ("accept_removed", "gate_margin", "gate_max_errors", "limit", "noise")
+_RULES = (
+    "accept_removed",
+    "gate_margin",
+    "gate_max_errors",
+    "limit",
+    "noise",
+)
 
 
 def quarantines(
