@@ -215,7 +215,7 @@ def make_task(config: pytest.Config) -> Task:
         settings,
         schema,
         config.rootpath,
-        model=_model(models, settings),
+        model=_model(models, settings) if name == "llm" else None,
         archive=archive,
         notice=notices,
     )
