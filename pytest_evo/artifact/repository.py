@@ -162,11 +162,13 @@ class Repository:
 
     def file(self, commit: str, path: str) -> bytes | None:
         """The content of one file of the project; None where it is not there."""
-        folder, _, name = path.rpartition("/")
-        for entry in self.entries(commit, folder) or ():
-            if entry.path == name and entry.kind == "file":
-                return next(self.contents(commit, [entry]))
-        return None
+        spec = f"{commit}:{self._prefix}{path}"
+        done = self._git("rev-parse", "--verify", "--quiet", "--end-of-options", spec)
+        found = done.stdout.decode(errors="replace").strip()
+        if not _ID.fullmatch(found) or self._text("cat-file", "-t", found) != "blob":
+            return None
+        entry = GitEntry(path, "file", 0o644, found, 0)
+        return next(self.contents(commit, [entry]))
 
     def tracked(self, folder: str) -> tuple[str, ...]:
         """Files below a folder that git knows, of the working tree's index."""

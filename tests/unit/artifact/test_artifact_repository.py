@@ -122,6 +122,23 @@ def test_include_byte_code_and_git_files_are_as_in_the_working_tree(root: Path) 
     assert {entry.path for entry in base.entries} == {"deep", "deep/straße [x].md"}
 
 
+def test_one_file_is_read_where_the_project_is(tmp_path: Path) -> None:
+    top = tmp_path / "mono"
+    (top / "project" / "art").mkdir(parents=True)
+    (top / "project" / "settings.toml").write_bytes(b"x = 1\r\n")
+    (top / "settings.toml").write_text("another")
+    git(top, "init", "-q", "-b", "main")
+    found = commit(top)
+    repository = Repository(top / "project")
+    assert repository.file(found, "settings.toml") == b"x = 1\r\n"
+    assert repository.file(found, "nothing.toml") is None
+    assert repository.file(found, "../settings.toml") is None
+    (top / "project" / "settings.toml").unlink()
+    (top / "project" / "settings.toml").mkdir()
+    (top / "project" / "settings.toml" / "x").write_text("x")
+    assert repository.file(commit(top), "settings.toml") is None
+
+
 @pytest.mark.parametrize("target", ["/etc/passwd", "../../outside"])
 def test_links_that_leave_are_refused(root: Path, target: str) -> None:
     (root / "art" / "away").symlink_to(target)
