@@ -172,6 +172,7 @@ def test_agent_edits_and_its_candidate_is_evaluated(agent, agents, sandbox, tmp_
     assert made["usage"]["calls"] == len(server.requests)
     assert made["usage"]["input_tokens"] == 100 * len(server.requests)
     assert REASON in json.dumps(made)
+    assert made["data"]["agent"]["calls"] >= len(server.requests) - 1
     seen = "\n".join(text for request in server.requests for text in request.results)
     assert KEY not in seen
     if sandbox == "required" and agent != "aider":
@@ -185,10 +186,11 @@ def test_agent_edits_and_its_candidate_is_evaluated(agent, agents, sandbox, tmp_
     print(f"{agent}, sandbox {sandbox}: {worked:.1f} s of the run's {took:.1f} s")
 
 
-def test_agent_with_a_wrong_key_is_a_refusal(agent, agents, tmp_path):
+def test_agent_whose_key_is_taken_away_is_a_refusal(agent, agents, tmp_path):
     root = tmp_path / "project"
     root.mkdir()
-    with ModelServer([unauthorized()]) as server:
+    # the first request is the check at the start
+    with ModelServer([Answer("ok"), unauthorized()]) as server:
         done = evolve(root, agent, agents, server, "auto")
     said = done.stdout + done.stderr
     assert done.returncode == 0, said
@@ -197,4 +199,14 @@ def test_agent_with_a_wrong_key_is_a_refusal(agent, agents, tmp_path):
     for row in rows:
         assert row["tree"] is None
         assert "gave no answer" in row["refusal"]
-        assert row["usage"]["input_tokens"] == 0
+        assert row["usage"]["input_tokens"] == (100 if row is rows[0] else 0)
+
+
+def test_wrong_key_is_told_before_anything_is_run(agents, tmp_path):
+    root = tmp_path / "project"
+    root.mkdir()
+    with ModelServer([unauthorized()]) as server:
+        done = evolve(root, "pi", agents, server, "auto")
+    assert done.returncode == 4
+    assert "the key is wrong" in done.stderr
+    assert not (root / ".evo").exists()

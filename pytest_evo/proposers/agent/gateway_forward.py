@@ -104,7 +104,7 @@ class Forward:
         data = json.dumps(sent).encode()
         status, tokens = 0, None
         try:
-            with self._gateway.holding(_connection(self._gateway.upstream)) as provider:
+            with self._gateway.holding(connect(self._gateway.upstream)) as provider:
                 reply = self._ask(provider, data)
                 with reply:
                     status = reply.status
@@ -127,15 +127,10 @@ class Forward:
     ) -> http.client.HTTPResponse:
         provider = self._gateway.upstream
         where = urlsplit(address_at(provider.base, self._route))
-        headers = {"content-type": "application/json", "accept-encoding": "identity"}
-        headers |= {"user-agent": "pytest-evo"}
+        headers = headers_for(provider, self._route.wire)
         for name in _PASSED_ON:
             if value := self._handler.headers.get(name):
                 headers[name] = value
-        if provider.key is not None and self._route.wire is Wire.MESSAGES:
-            headers["x-api-key"] = provider.key
-        elif provider.key is not None:
-            headers["authorization"] = f"Bearer {provider.key}"
         try:
             upstream.request("POST", where.path, data, headers)
             reply = upstream.getresponse()
@@ -217,7 +212,19 @@ class Forward:
             self._said += data[: 2 * KEPT]
 
 
-def _connection(upstream: Upstream) -> http.client.HTTPConnection:
+def headers_for(upstream: Upstream, wire: Wire) -> dict[str, str]:
+    """The headers of a request of ours, with the real key."""
+    headers = {"content-type": "application/json", "accept-encoding": "identity"}
+    headers["user-agent"] = "pytest-evo"
+    if upstream.key is not None and wire is Wire.MESSAGES:
+        headers["x-api-key"] = upstream.key
+    elif upstream.key is not None:
+        headers["authorization"] = f"Bearer {upstream.key}"
+    return headers
+
+
+def connect(upstream: Upstream) -> http.client.HTTPConnection:
+    """A connection to the provider; nothing is sent yet."""
     where = urlsplit(upstream.base)
     host, port = where.hostname or "", where.port
     if where.scheme == "https":

@@ -43,6 +43,7 @@ class Meter:
         self.prices = prices
         self.lock = threading.Lock()
         self.total = NO_USAGE
+        self._owed = NO_USAGE
         self._settled = NO_USAGE
 
     def open(self, tokens_left: int | None, usd_left: float | None) -> Allowance:
@@ -60,11 +61,24 @@ class Meter:
                 None if usd_left is None else usd_left - paid,
             )
 
+    def owe(self, tokens: Counted) -> None:
+        """Charge a call that was made before the first agent to the first one."""
+        price = self.prices.of(tokens) if self.prices is not None else None
+        with self.lock:
+            self._owed += Usage(
+                1,
+                tokens.input_tokens,
+                tokens.cached_tokens,
+                tokens.output_tokens,
+                price if tokens != Counted() else 0.0,
+            )
+
     def close(self, allowance: Allowance) -> Usage:
         """What an agent has spent, all of it."""
         with self.lock:
             self._settled += allowance.usage
-            return allowance.usage
+            owed, self._owed = self._owed, NO_USAGE
+            return allowance.usage + owed
 
 
 class Allowance:

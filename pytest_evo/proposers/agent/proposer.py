@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from collections.abc import Callable
 from collections.abc import Iterator
@@ -17,7 +18,6 @@ from pytest_evo.models import candidate_id
 from pytest_evo.models import Json
 from pytest_evo.models import Proposal
 from pytest_evo.proposers.agent.gateway_meter import Meter
-from pytest_evo.proposers.agent.gateway_meter import Prices
 from pytest_evo.proposers.agent.judging import facts
 from pytest_evo.proposers.agent.judging import how_it_ended
 from pytest_evo.proposers.agent.judging import judge
@@ -30,6 +30,8 @@ from pytest_evo.proposers.agent.session import Work
 from pytest_evo.proposers.archive import Archive
 from pytest_evo.protocols import ProposalRequest
 
+_LONGEST_SOCKET = 100  # bytes of a path that a socket can have, on every system
+
 
 class AgentProposer:
     """Runs one agent for each request; may be asked from several threads.
@@ -40,7 +42,7 @@ class AgentProposer:
     Args:
         agent: that is there.
         conditions: that it works under.
-        prices: of its model; None: nobody knows.
+        meter: counts what it spends.
         archive: keeps prompt, output and model calls of each proposal.
         notice: told what a person should look at.
     """
@@ -50,13 +52,13 @@ class AgentProposer:
         agent: Agent,
         conditions: Conditions,
         *,
-        prices: Prices | None = None,
+        meter: Meter | None = None,
         archive: Archive | None = None,
         notice: Callable[[str], None] = lambda text: None,
     ) -> None:
         self._agent = agent
         self._conditions = conditions
-        self._meter = Meter(prices)
+        self._meter = meter or Meter()
         self._archive = archive or Archive()
         self._notice = notice
 
@@ -128,6 +130,9 @@ def _clean(value: Json, redact: Callable[[str], str]) -> Json:
 def _box() -> Iterator[Box]:
     """Folders of one agent's life, removed whatever it left in them."""
     root = Path(tempfile.mkdtemp(prefix="evo-agent-"))
+    if len(os.fsencode(Box(root).socket)) > _LONGEST_SOCKET:
+        root.rmdir()
+        root = Path(tempfile.mkdtemp(prefix="evo-agent-", dir="/tmp"))
     try:
         box = Box(root)
         box.make()

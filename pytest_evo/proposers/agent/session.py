@@ -135,6 +135,10 @@ class Output:
         return visible("\n".join([*lines, *self._tail])) + "\n"
 
 
+def _at(call: Call) -> float:
+    return call.at
+
+
 class Session:
     """One agent, one request, one throw-away home."""
 
@@ -192,7 +196,7 @@ class Session:
             output=output.text(),
             changed=self._changes(before),
             usage=usage,
-            calls=tuple(gateway.calls) if gateway is not None else (),
+            calls=tuple(sorted(gateway.calls, key=_at)) if gateway is not None else (),
             guessed=allowance.guessed,
             spent=allowance.spent,
             strayed=changed(watched, self._watch()),

@@ -15,11 +15,13 @@ from pathlib import Path
 from pytest_evo.errors import ModelProblem
 from pytest_evo.errors import SettingsProblem
 from pytest_evo.proposers.agent.gateway_forward import Upstream
+from pytest_evo.proposers.agent.gateway_meter import Meter
 from pytest_evo.proposers.agent.gateway_meter import Prices
 from pytest_evo.proposers.agent.presets import fill
 from pytest_evo.proposers.agent.presets import Preset
 from pytest_evo.proposers.agent.presets import PRESETS
 from pytest_evo.proposers.agent.presets import split_command
+from pytest_evo.proposers.agent.probing import probe
 from pytest_evo.proposers.agent.programs import places_of
 from pytest_evo.proposers.agent.prompt import read_template
 from pytest_evo.proposers.agent.proposer import AgentProposer
@@ -54,8 +56,14 @@ def make_agent_proposer(
 
     Raises:
         SettingsProblem: a setting is missing or contradicts another one.
-        ModelProblem: the agent, its key or the sandbox is not there.
+        ModelProblem: the agent, its key or the sandbox is not there, or its provider
+            refuses the key or the model.
     """
+    if os.name != "posix":
+        raise SettingsProblem(
+            "Agents run on Linux and macOS only. Type --evo-model=MODEL for the llm "
+            "proposer instead."
+        )
     variables = os.environ if environment is None else environment
     options = settings.agent_options
     if not settings.agent:
@@ -69,7 +77,7 @@ def make_agent_proposer(
     else:
         agent = _known_agent(preset, options, variables)
     upstream = _upstream(preset, options, variables)
-    _check_money(settings, upstream)
+    _check_money(settings, upstream, notice)
     template = read_template(options.prompt, rootdir)
     shown = tuple(_shown(name, rootdir) for name in options.show)
     sandbox = _sandbox(settings, rootdir, variables, notice)
@@ -86,10 +94,17 @@ def make_agent_proposer(
     agent = Agent(
         agent.name, agent.build, agent.places, agent.speech, (*agent.shown, *shown)
     )
+    meter = Meter(_prices(options))
+    # nobody knows which form a command of a person's speaks
+    if upstream is not None and preset is not None and not settings.dry_run:
+        tokens, remark = probe(upstream, preset.wire, options.model)
+        meter.owe(tokens)
+        if remark:
+            notice(remark)
     return AgentProposer(
         agent,
         conditions,
-        prices=_prices(options),
+        meter=meter,
         archive=archive,
         notice=notice,
     )
@@ -182,8 +197,16 @@ def _prices(options: AgentSettings) -> Prices | None:
     )
 
 
-def _check_money(settings: Settings, upstream: Upstream | None) -> None:
-    if settings.budget_usd is None or upstream is None:
+def _check_money(
+    settings: Settings, upstream: Upstream | None, notice: Callable[[str], None]
+) -> None:
+    if settings.budget_usd is None:
+        return
+    if upstream is None:
+        notice(
+            f"--budget-usd={settings.budget_usd:g} counts only what the agent itself "
+            "says that it costs: it has no api_base, so no gateway counts"
+        )
         return
     if settings.agent_options.input_usd is None:
         raise SettingsProblem(

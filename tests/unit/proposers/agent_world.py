@@ -35,6 +35,7 @@ ENTRY = {
 }
 CHANGELOG = json.dumps([ENTRY])
 START = "be brief\n"
+_OWN = {"budget_usd", "dry_run"}
 EDIT = f"""
 from pathlib import Path
 Path("artifact/prompt.txt").write_text("be brief, please\\n")
@@ -103,11 +104,11 @@ class World:
 
     def proposer(self, agent: str, **options: Any) -> AgentProposer:
         """A proposer as the settings make it."""
-        budget = options.pop("budget_usd", None)
+        given = {name: options.pop(name) for name in _OWN & {*options}}
         settings = Settings.model_validate(
             {
                 "agent": agent,
-                "budget_usd": budget,
+                **given,
                 "agent_options": {"sandbox": self.sandbox, "timeout": 30, **options},
             }
         )

@@ -424,7 +424,7 @@ def test_calls_are_recorded_with_both_sides_and_cut():
     with ModelServer([ANSWER]) as server, gateway_to(server.url) as gateway:
         send(gateway, CHAT, ask(padding="x" * 100_000))
         send(gateway, "/nowhere", ask())
-    first, second = gateway.calls
+    first, second = sorted(gateway.calls, key=lambda call: call.at)
     assert (first.status, first.path) == (200, CHAT)
     assert first.usage == Usage(1, 100, 30, 20, None, first.usage.seconds)
     assert len(first.request) <= 20_000

@@ -16,6 +16,14 @@ from pytest_evo.proposers.agent.presets import PRESETS
 from pytest_evo.proposers.agent.programs import places_of
 from pytest_evo.settings import Settings
 from pytest_evo.settings_agent import AgentSettings
+from pytest_evo.testing.model_server import Answer
+from pytest_evo.testing.model_server import dropped
+from pytest_evo.testing.model_server import Fault
+from pytest_evo.testing.model_server import ModelServer
+from pytest_evo.testing.model_server import rate_limited
+from pytest_evo.testing.model_server import server_error
+from pytest_evo.testing.model_server import unauthorized
+from pytest_evo.testing.model_server import unknown_model
 
 
 @pytest.fixture
@@ -58,13 +66,14 @@ def test_command_that_is_not_there_is_told(world):
 def test_missing_key_names_the_variable(installed, name):
     variable = PRESETS[name].key_variable
     with pytest.raises(ModelProblem, match=variable):
-        installed.proposer(name, model="m")
+        installed.proposer(name, model="m", dry_run=True)
     installed.environment[variable] = "sk-something"
-    assert installed.proposer(name, model="m")
+    assert installed.proposer(name, model="m", dry_run=True)
 
 
 def test_server_without_keys_needs_none(installed):
-    assert installed.proposer("pi", model="m", api_base="http://127.0.0.1:1/v1")
+    with ModelServer([Answer("ok")]) as server:
+        assert installed.proposer("pi", model="m", api_base=server.url)
 
 
 def test_named_variable_has_to_be_set(installed):
@@ -87,10 +96,70 @@ def test_key_without_an_address_for_any_command_is_a_contradiction(world):
 
 
 def test_money_without_prices_cannot_be_kept(installed):
-    options = {"model": "m", "api_base": "http://127.0.0.1:1/v1"}
+    options = {"model": "m", "api_base": "http://127.0.0.1:1/v1", "dry_run": True}
     with pytest.raises(SettingsProblem, match="input_usd"):
         installed.proposer("pi", budget_usd=5, **options)
     assert installed.proposer("pi", budget_usd=5, input_usd=1, output_usd=2, **options)
+
+
+# -- asking the provider once ------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["claude", "codex", "pi"])
+def test_provider_is_asked_once_in_the_agents_own_form(installed, name):
+    with ModelServer([Answer("ok")]) as server:
+        installed.environment["MY_KEY"] = "sk-mine"
+        options = {"api_base": server.url, "api_key_env": "MY_KEY"}
+        installed.proposer(name, model="m", **options)
+        (asked,) = server.requests
+        assert asked.form == PRESETS[name].wire.value
+        assert (asked.key, asked.model) == ("sk-mine", "m")
+        installed.proposer(name, model="m", dry_run=True, **options)
+        assert len(server.requests) == 1
+    assert [text for text in installed.notices if "SANDBOX" not in text] == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (unauthorized(), "the key is wrong"),
+        (unknown_model(), "'m' is refused"),
+        (Fault(400, message="no such Model"), "'m' is refused"),
+        (dropped(), "cannot be reached"),
+    ],
+)
+def test_wrong_key_model_and_address_are_told_before_anything_runs(
+    installed, fault, words
+):
+    with ModelServer([fault]) as server, pytest.raises(ModelProblem, match=words):
+        installed.proposer("pi", model="m", api_base=server.url)
+
+
+@pytest.mark.parametrize("fault", [rate_limited(), server_error(), Fault(400)])
+def test_provider_that_is_not_ready_is_worth_a_word(installed, fault):
+    with ModelServer([fault]) as server:
+        installed.proposer("pi", model="m", api_base=server.url)
+    assert "not ready" in installed.notices[-1]
+
+
+def test_agent_with_a_model_of_its_own_is_asked_for_the_list_of_models(installed):
+    with ModelServer([unauthorized()]) as server:
+        assert installed.proposer("claude", api_base=server.url)
+    assert server.requests == []
+
+
+def test_command_of_a_person_is_not_asked_for(world):
+    with ModelServer([unauthorized()]) as server:
+        world.proposer(world.script(EDIT), model="m", api_base=server.url)
+    assert server.requests == []
+
+
+def test_money_of_a_command_without_a_gateway_is_worth_a_word(world):
+    world.proposer(world.script(EDIT), budget_usd=5)
+    assert any("counts only what the agent itself" in text for text in world.notices)
+
+
+# -- the sandbox -------------------------------------------------------------------
 
 
 def test_sandbox_that_is_required_and_not_there_says_how_to_get_one(world, monkeypatch):
