@@ -81,6 +81,11 @@ class Repository:
         self._common = (rootdir / common).resolve()
 
     @property
+    def prefix(self) -> str:
+        """Where the project is in the repository: empty, or with a slash at its end."""
+        return self._prefix
+
+    @property
     def is_shallow(self) -> bool:
         """Whether history was cut off when the repository was cloned."""
         return self._text("rev-parse", "--is-shallow-repository") == "true"

@@ -50,6 +50,7 @@ class GateRecord:
     policy: GatePolicy
     change: Change
     observations: tuple[Observation, ...] = ()
+    prefix: str = ""  # where the project is in its repository, slash included
     base_commit: str = ""
     base_tree: str = ""
     arm: str = "artifact"  # or "tree": the base's whole project

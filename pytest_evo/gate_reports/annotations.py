@@ -31,7 +31,7 @@ def workflow_commands(decision: GateDecision, record: GateRecord) -> list[str]:
     kind = "error" if decision.exit_code else "warning"
     worse = [row for row in shown_rows(decision) if row.status in WORSE]
     files = decision.change.files
-    place = f"{record.artifact}/{files[0]}" if files else ""
+    place = f"{record.prefix}{record.artifact}/{files[0]}" if files else ""
     shown = worse[: MOST - 1]
     more = len(worse) - len(shown)
     reasons = "; ".join(reason.text for reason in decision.reasons)

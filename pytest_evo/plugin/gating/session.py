@@ -287,6 +287,7 @@ class Gating:
         return GateRecord(
             artifact=self._task.schema.directory,
             base=base.name,
+            prefix=base.repository.prefix if base.repository else "",
             base_commit=base.commit,
             base_tree=base.tree.hash if base.tree else _known_tree(base),
             head_tree=head.hash,

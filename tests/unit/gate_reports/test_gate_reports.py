@@ -48,6 +48,12 @@ def test_commands_are_one_line_each_and_nothing_in_them_begins_another() -> None
         assert re.fullmatch("error file=[^,]*,title=[^,]*", properties)
 
 
+def test_annotated_files_are_named_as_in_the_repository() -> None:
+    record = replace(make_record(), prefix="services/desk/")
+    (first, _) = workflow_commands(record.decision(), record)
+    assert first.startswith("::error file=services/desk/art/prompts/a.md,")
+
+
 def test_at_most_ten_commands_and_the_first_says_how_many_more() -> None:
     record = make_record([f"t.py::test_{n}" for n in range(40)])
     commands = workflow_commands(record.decision(), record)
