@@ -38,7 +38,7 @@ SETTINGS = [
     ('artifact = "art"\nscripted = "proposals.py"\nstrategy = "mra"', "mara"),
     ('artifact = "art"\nscripted = "proposals.py"\nacceptance = "pared"', "paired"),
     ('artifact = "art"\nproposer = "serch"', "search"),
-    ('artifact = "art"\nproposer = "llm"', "--evo-proposer"),
+    ('artifact = "art"\nproposer = "llm"', "--evo-model=PROVIDER/NAME"),
     ('artifact = "art"\nscripted = "proposals.py"\ncases = ["nothing*"]', "nothing*"),
     (
         'artifact = "art"\nscripted = "proposals.py"\n[tool.pytest_evo.split]\n'
