@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -16,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from evolve_project import environment
-from evolve_project import evolve_command
 from evolve_project import records
 from evolve_project import run_directory
 
@@ -88,10 +88,8 @@ def make_odd(
     **settings: object,
 ) -> Path:
     """Write the project; ``ini`` are lines of ``pytest.ini``. Returns its folder."""
-    lines = [
-        f"{name} = {json.dumps(value)}"
-        for name, value in {**SETTINGS, **settings}.items()
-    ]
+    chosen = {"budget_iterations": max(1, len(proposals)), **SETTINGS, **settings}
+    lines = [f"{name} = {json.dumps(value)}" for name, value in chosen.items()]
     own = {
         "parts.py": PARTS,
         "proposals.py": PROPOSALS.format(files=[dict(edit) for edit in proposals]),
@@ -161,9 +159,7 @@ def run_odd(
     variables: Mapping[str, str] | None = None,
 ) -> Result:
     """Run one iteration for each proposal; the exit code has to be ``status``."""
-    iterations = max(1, (root / "proposals.py").read_text().count("}, {") + 1)
-    command = evolve_command(f"--budget-iterations={iterations}")
-    command = [word for word in command if word not in ("-p", "no:cacheprovider")]
+    command = [sys.executable, "-m", "pytest", "--evolve"]
     command += [word for name in blocked for word in ("-p", f"no:{name}")]
     done = subprocess.run(
         [*command, *options],

@@ -186,3 +186,196 @@ def check_traces(done):
     assert len(subs.findall("failure")) == 1
     bare = done.junit()["then"].find("failure")
     assert "'then' is not said anywhere" in (bare.text or "") + bare.attrib["message"]
+
+
+NAMES = r"""
+import pytest
+from pathlib import Path
+
+ODD = [
+    "nul\0", "line\nbreak", "tab\t", "[open", "shut]", "file.py::name", "a/b", "../c",
+    "two words", " ", "", "<&>'\"", "-flag", "@file", "100%", "\u6771", "\U0001f419",
+    "\udc80", "l" * 500 + "1", "l" * 500 + "2",
+]
+
+def ready():
+    return (Path(__file__).parent / "art" / "ready.txt").read_text() == "yes"
+
+@pytest.mark.parametrize("odd", ODD)
+def test_odd(odd):
+    assert ready()
+
+@pytest.mark.parametrize("n", range(3), ids=["twin", "twin", "twin0"])
+def test_twins(n):
+    assert ready() or n == 1
+
+@pytest.mark.parametrize("accent", ["\u00e5", "a\u030a"])
+def test_accents(accent):
+    assert ready()
+
+@pytest.mark.parametrize("left", ["a-b", "a"])
+@pytest.mark.parametrize("right", ["c", "b-c"])
+def test_pairs(left, right):
+    assert ready()
+
+@pytest.mark.parametrize("word", {"elm", "oak", "ash", "fir", "yew", "box"})
+def test_of_a_set(word):
+    assert ready() == (word != "elm") or word == "ash"
+"""
+
+
+def test_odd_names_and_orders_are_told_apart_in_every_process(
+    pytester: pytest.Pytester,
+) -> None:
+    files = {"art/ready.txt": "no", "test_names.py": NAMES}
+    edits = [{"ready.txt": "yes"}, {"ready.txt": "yes", "more.txt": "2"}]
+    root = make_odd(pytester.path, files, edits)
+    done = run_odd(root, "-n", "2")
+    start, child = done.outcomes(), done.outcomes(1)
+    assert len(start) == len(child) == 20 + 3 + 2 + 4 + 6
+    passing = {name for name, outcome in start.items() if outcome == PASSED}
+    assert passing == {"test_twins[twin2]", "test_of_a_set[ash]", "test_of_a_set[elm]"}
+    failing = {name for name, outcome in child.items() if outcome == FAILED}
+    assert failing == {"test_of_a_set[elm]"}
+    assert len(done.junit()) == len(start)
+    folders = list((root / ".evo").rglob("rollouts/*"))
+    assert all(len(folder.name.encode()) < 200 for folder in folders)
+
+    assert done.outcomes(2) == child
+    assert list(done.junit(2)) == list(done.junit(1)) == list(done.junit(0))
+    again = run_odd(root, "-n", "0", "--evo-resume=last")
+    assert again.records("rollout") == done.records("rollout")
+    few = run_odd(root, "-n", "0", "-k", "elm or a/b")
+    assert set(few.outcomes()) == {"test_of_a_set[elm]", "test_odd[a/b]"}
+
+
+SCOPES = """
+import os
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+
+def note(word, scope):
+    with (HERE / "trail.log").open("a") as trail:
+        trail.write(f"{os.getpid()} {word} {scope}\\n")
+
+def scoped(scope, **options):
+    @pytest.fixture(scope=scope, **options)
+    def made(request):
+        name = f"{scope}{getattr(request, 'param', '')}"
+        note("up", name)
+        request.addfinalizer(lambda: note("down", name))
+        return (HERE / "art" / "hue.txt").read_text()
+    return made
+
+whole = scoped("session")
+folder = scoped("package")
+file = scoped("module", params=[1, 2])
+kind = scoped("class")
+single = scoped("function")
+
+@pytest.fixture(scope="class")
+def box(request, whole):
+    note("up", "box")
+    yield request.param + whole
+    note("down", "box")
+
+@pytest.mark.usefixtures("single")
+class TestBoxes:
+    @pytest.mark.parametrize("box", ["x", "y"], indirect=True)
+    def test_box(self, box, file):
+        assert box in ("xblue", "yblue", "yred")
+
+    def test_kind(self, kind):
+        assert kind
+
+class TestSession:
+    def test_whole(self, whole, folder):
+        assert whole == folder == (HERE / "art" / "hue.txt").read_text()
+"""
+PHASES = """
+from pathlib import Path
+
+import pytest
+
+def mood():
+    return (Path(__file__).parent / "art" / "hue.txt").read_text()
+
+@pytest.fixture
+def late():
+    yield
+    raise RuntimeError("late trouble")
+
+@pytest.fixture
+def late_when_red():
+    yield
+    assert mood() == "blue"
+
+@pytest.fixture
+def early():
+    raise RuntimeError("early trouble")
+
+def test_early(early): pass
+def test_late(late): pass
+def test_wrong_and_late(late): assert mood() == "green"
+def test_skipped_and_late(late): pytest.skip("not now")
+def test_two_late(late, late_when_red): pass
+def test_late_by_mood(late_when_red): pass
+
+@pytest.fixture(scope="module", autouse=True)
+def of_the_module():
+    yield
+    raise OSError("the module stays open")
+
+def test_innocent(): assert mood()
+"""
+
+
+def test_fixtures_and_phases_are_told_apart_in_any_batch(
+    pytester: pytest.Pytester,
+) -> None:
+    root = make_odd(
+        pytester.path,
+        {
+            "art/hue.txt": "red",
+            "test_scopes.py": SCOPES,
+            "test_phases.py": PHASES,
+        },
+        [{"hue.txt": "blue"}],
+    )
+    done = run_odd(root, "-n", "1")
+    boxes = {f"TestBoxes::test_box[{n}-{box}]" for n in (1, 2) for box in "xy"}
+    start, child = done.outcomes(), done.outcomes(1)
+    assert start == {
+        **{name: PASSED if name.endswith("y]") else FAILED for name in boxes},
+        "TestBoxes::test_kind": PASSED,
+        "TestSession::test_whole": PASSED,
+        **dict.fromkeys(("test_early", "test_late", "test_two_late"), ERROR),
+        **dict.fromkeys(("test_skipped_and_late", "test_late_by_mood"), ERROR),
+        "test_wrong_and_late": FAILED,
+        "test_innocent": PASSED,
+    }
+    counted = {name for name, outcome in start.items() if outcome != ERROR}
+    passing = dict.fromkeys(counted, PASSED)
+    assert child == passing | {"test_wrong_and_late": FAILED}
+    assert '"when":"setup","outcome":"failed"' in done.told("test_early")
+    assert '"when":"teardown","outcome":"failed"' in done.told("test_late")
+    assert "the module stays open" in done.told("test_innocent")
+    late = done.junit()["test_late"]
+    assert [len(late.findall(kind)) for kind in ("error", "failure")] == [1, 0]
+    check_trail((root / "trail.log").read_text().splitlines())
+
+
+def check_trail(lines):
+    """In each process all that was set up is torn down, the widest scope last."""
+    trails = {}
+    for line in lines:
+        process, word, scope = line.split()
+        trails.setdefault(process, []).append((word, scope))
+    assert len(trails) > 2
+    for trail in trails.values():
+        ups = sorted(scope for word, scope in trail if word == "up")
+        assert ups == sorted(scope for word, scope in trail if word == "down")
+        assert trail[-1][1] == "session" or "session" not in ups
