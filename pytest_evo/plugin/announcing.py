@@ -53,7 +53,7 @@ class Header:
             cases={split.value: len(setup.cases(split)) for split in Split},
             cases_why=self.cases_why,
             split_why=self.split_why,
-            proposer=self.task.proposer_name,
+            proposer=_proposer(self.task.proposer_name, self.settings),
             isolation=choice.mode + (" with mount" if choice.mount else ""),
             isolation_why=choice.why,
             budget=self.budget,
@@ -100,6 +100,10 @@ def _secret_notes(artifact: Path) -> Iterator[str]:
             f"{', '.join(names)} in the artifact may hold secrets: proposers, diffs "
             "and the run directory show the files as they are"
         )
+
+
+def _proposer(name: str, settings: Settings) -> str:
+    return f"{name} ({settings.model})" if name == "llm" else name
 
 
 def _key_notes(settings: Settings) -> Iterator[str]:

@@ -23,6 +23,7 @@ _WORD = re.compile(r"[A-Za-z0-9_.-]+")
 _LONGEST_LINE = 600
 _ASSERTION = 900  # characters for the lines that say what failed
 _LEAST_TRACE = 500
+_FRAME = 30  # around one text
 _MOST_COMPARED = 400
 
 
@@ -95,11 +96,6 @@ def _trace(trace: Trace, room: int) -> str:
         f"## {one_line(trace.case, 300)}\n\n"
         f"{trace.outcome}, {score}; it read {one_line(files, 400)}{unsure}\n"
     )
-    assertion = assertion_of(trace, min(_ASSERTION, room - len(title) - 30))
-    rest = room - len(title) - len(assertion) - 40
-    parts = [title]
-    if assertion:
-        parts.append(fenced(assertion))
     others = [
         ("failure", trace.failure),
         ("steps", trace.steps),
@@ -107,12 +103,19 @@ def _trace(trace: Trace, room: int) -> str:
         *trace.output,
     ]
     told = [(name, _narrowed(text)) for name, text in others if text.strip()]
-    if told and rest > 200:
-        rooms = share([len(text) for _, text in told], rest - 30 * len(told))
+    left = room - len(title) - _FRAME * (len(told) + 1)
+    parts = [title]
+    if sum(len(text) for _, text in told) > left:
+        # it will be cut, so what it says comes first
+        assertion = assertion_of(trace, min(_ASSERTION, left))
+        left -= len(assertion)
+        parts += [fenced(assertion)] if assertion else []
+    if left > 4 * _FRAME:
+        rooms = share([len(text) for _, text in told], left)
         parts += [
             f"{one_line(name, 60)}:\n{fenced(text, one)}"
             for (name, text), one in zip(told, rooms, strict=True)
-            if one >= min(len(text), 60)
+            if one >= min(len(text), 2 * _FRAME)
         ]
     return "\n".join(parts) + "\n"
 
