@@ -212,3 +212,39 @@ for path in Path("evidence").rglob("*.json"):
 
 def _base64(value: str) -> str:
     return base64.b64encode(value.encode()).decode().rstrip("=")
+
+
+@pytest.mark.parametrize(
+    ("agent", "options", "words"),
+    [
+        ("codex", "", "npm install -g @openai/codex"),
+        ("cluade", "", "--evo-agent=claude"),
+        ("python agent.py {prompt}", "", "there is no such placeholder"),
+        ("python agent.py", 'prompt = "missing.md"', "missing.md"),
+        ("python agent.py", 'sandbox = "required"', "There is no sandbox"),
+        ("python agent.py", 'api_base = "nowhere"', "an address is needed"),
+    ],
+)
+def test_what_is_wrong_with_an_agent_ends_the_session_before_it_starts(
+    tmp_path, agent, options, words
+):
+    root = project(tmp_path, "auto", HONEST)
+    text = SETTINGS.format(sandbox="auto").replace('sandbox = "auto"', options)
+    (root / "pyproject.toml").write_text(text)
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "python").symlink_to(sys.executable)
+    (folder / "bwrap").write_text("#!/bin/sh\nexit 1\n")  # one that does not work
+    (folder / "bwrap").chmod(0o755)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "--evolve", "-n", "0", f"--evo-agent={agent}"],
+        cwd=root,
+        env={**environment(), "PATH": f"{folder}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert words in done.stderr
+    assert not (root / ".evo").exists()

@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
+import weakref
 from collections.abc import Callable
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from dataclasses import replace
-from pathlib import Path
 
-from pytest_evo.artifact.removal import remove
 from pytest_evo.chat import AnswerRefused
 from pytest_evo.models import candidate_id
 from pytest_evo.models import Json
 from pytest_evo.models import Proposal
+from pytest_evo.proposers.agent.boxes import Boxes
 from pytest_evo.proposers.agent.gateway_meter import Meter
 from pytest_evo.proposers.agent.judging import facts
 from pytest_evo.proposers.agent.judging import how_it_ended
 from pytest_evo.proposers.agent.judging import judge
 from pytest_evo.proposers.agent.judging import stray_names
-from pytest_evo.proposers.agent.sandbox import Box
 from pytest_evo.proposers.agent.session import Agent
 from pytest_evo.proposers.agent.session import Conditions
 from pytest_evo.proposers.agent.session import Session
 from pytest_evo.proposers.agent.session import Work
 from pytest_evo.proposers.archive import Archive
 from pytest_evo.protocols import ProposalRequest
-
-_LONGEST_SOCKET = 100  # bytes of a path that a socket can have, on every system
 
 
 class AgentProposer:
@@ -61,6 +54,8 @@ class AgentProposer:
         self._meter = meter or Meter()
         self._archive = archive or Archive()
         self._notice = notice
+        self._boxes = Boxes()
+        weakref.finalize(self, self._boxes.close)
 
     def propose(self, request: ProposalRequest) -> Proposal:
         """Have the agent edit ``request.workspace / "artifact"``; blocks.
@@ -68,8 +63,15 @@ class AgentProposer:
         Raises:
             AnswerRefused: it gave no answer, with why and with what it cost.
         """
-        with _box() as box:
-            session = Session(self._agent, self._conditions, self._meter, request, box)
+        with self._boxes.open() as box:
+            session = Session(
+                self._agent,
+                self._conditions,
+                self._meter,
+                request,
+                box,
+                self._boxes.closing.is_set,
+            )
             work = session.work()
         self._keep(request, work)
         if work.strayed:
@@ -124,18 +126,3 @@ def _clean(value: Json, redact: Callable[[str], str]) -> Json:
     if isinstance(value, list):
         return [_clean(inner, redact) for inner in value]
     return value
-
-
-@contextmanager
-def _box() -> Iterator[Box]:
-    """Folders of one agent's life, removed whatever it left in them."""
-    root = Path(tempfile.mkdtemp(prefix="evo-agent-"))
-    if len(os.fsencode(Box(root).socket)) > _LONGEST_SOCKET:
-        root.rmdir()
-        root = Path(tempfile.mkdtemp(prefix="evo-agent-", dir="/tmp"))
-    try:
-        box = Box(root)
-        box.make()
-        yield box
-    finally:
-        remove(root)

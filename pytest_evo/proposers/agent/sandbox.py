@@ -17,51 +17,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_evo.hostile import one_line
+from pytest_evo.proposers.agent.boxes import Box
+from pytest_evo.proposers.agent.boxes import HOME
+from pytest_evo.proposers.agent.boxes import UID
 from pytest_evo.proposers.agent.programs import places_of
 from pytest_evo.proposers.agent.programs import python
 from pytest_evo.proposers.agent.programs import SYSTEM
 
 WORKSPACE = "/evo/workspace"
-HOME = "/evo/home"
 SOCKET = "/run/evo-llm.sock"
 PORT = 17171
 """Where the model is reached inside, on 127.0.0.1."""
 _RELAY = Path(__file__).with_name("relay.py")
 _INNER_RELAY = "/opt/evo/relay.py"
-_UID = 1000
 _PROBE_SECONDS = 20.0
-_PASSWD = f"agent:x:{_UID}:{_UID}:agent:{HOME}:/bin/sh\n"
-_GROUP = f"agent:x:{_UID}:\n"
 _NAMES = "/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/gai.conf"
-
-
-@dataclass(frozen=True, slots=True)
-class Box:
-    """Folders of one agent's life, as they are outside the sandbox."""
-
-    root: Path
-
-    def make(self) -> None:
-        """Make the folders."""
-        for folder in (self.home, self.temporary):
-            folder.mkdir(mode=0o700)
-        (self.root / "passwd").write_text(_PASSWD)
-        (self.root / "group").write_text(_GROUP)
-
-    @property
-    def home(self) -> Path:
-        """The throw-away home."""
-        return self.root / "home"
-
-    @property
-    def temporary(self) -> Path:
-        """For temporary files."""
-        return self.root / "tmp"
-
-    @property
-    def socket(self) -> Path:
-        """Where the gateway listens."""
-        return self.root / "llm.sock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +74,7 @@ class Sandbox:
             inner = [str(interpreter.program), "-I", "-S", _INNER_RELAY]
             inner += [str(PORT), SOCKET, *command]
         words = [str(self.program), "--unshare-all", "--unshare-user"]
-        words += ["--uid", str(_UID), "--gid", str(_UID), "--die-with-parent"]
+        words += ["--uid", str(UID), "--gid", str(UID), "--die-with-parent"]
         words += ["--new-session", "--hostname", "sandbox", "--cap-drop", "ALL"]
         words += ["--share-net"] if network else []
         words += _system(network)

@@ -20,6 +20,8 @@ from pytest_evo.hostile import visible
 from pytest_evo.models import NO_USAGE
 from pytest_evo.models import Tree
 from pytest_evo.models import Usage
+from pytest_evo.proposers.agent.boxes import Box
+from pytest_evo.proposers.agent.boxes import HOME
 from pytest_evo.proposers.agent.gateway import Gateway
 from pytest_evo.proposers.agent.gateway_forward import Call
 from pytest_evo.proposers.agent.gateway_forward import Upstream
@@ -38,8 +40,6 @@ from pytest_evo.proposers.agent.programs import Places
 from pytest_evo.proposers.agent.prompt import write_prompt
 from pytest_evo.proposers.agent.running import Ended
 from pytest_evo.proposers.agent.running import run
-from pytest_evo.proposers.agent.sandbox import Box
-from pytest_evo.proposers.agent.sandbox import HOME
 from pytest_evo.proposers.agent.sandbox import PORT
 from pytest_evo.proposers.agent.sandbox import Sandbox
 from pytest_evo.proposers.agent.sandbox import WORKSPACE
@@ -140,7 +140,10 @@ def _at(call: Call) -> float:
 
 
 class Session:
-    """One agent, one request, one throw-away home."""
+    """One agent, one request, one throw-away home.
+
+    ``closing`` is asked several times a second whether the run ends.
+    """
 
     def __init__(
         self,
@@ -149,12 +152,14 @@ class Session:
         meter: Meter,
         request: ProposalRequest,
         box: Box,
+        closing: Callable[[], bool] = lambda: False,
     ) -> None:
         self._agent = agent
         self._conditions = conditions
         self._meter = meter
         self._request = request
         self._box = box
+        self._closing = closing
         self._folder = request.workspace / "artifact"
         self._spent_at = 0.0
 
@@ -279,7 +284,9 @@ class Session:
         )
 
     def _is_over(self, allowance: Allowance) -> bool:
-        """Whether the budget has been used up for so long that nothing will come."""
+        """Whether the run ends, or its budget did and nothing will come any more."""
+        if self._closing():
+            return True
         if allowance.spent is None:
             return False
         now = time.monotonic()

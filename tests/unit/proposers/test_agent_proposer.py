@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -465,3 +467,36 @@ os.chmod(home + "/deep", 0)
 
 def test_changelog_of_the_world_is_what_the_prompt_asks_for():
     assert {*json.loads(CHANGELOG)[0]} == {"file", "reason", "evidence", "expected"}
+
+
+ENDING = """
+import sys, threading, time
+sys.path.insert(0, {here!r})
+from agent_world import World
+from pathlib import Path
+
+world = World(Path({root!r}))
+code = "import os, time; open('pid', 'w').write(str(os.getpid())); time.sleep(600)"
+proposer = world.proposer(world.script(code))
+threading.Thread(target=proposer.propose, args=[world.request()], daemon=True).start()
+pid = world.workspace / "pid"
+while not (pid.exists() and pid.read_text()):
+    time.sleep(0.01)
+print(pid.read_text())
+"""
+
+
+def test_agent_ends_with_the_process_that_wants_it_and_leaves_nothing(tmp_path):
+    temporary = tmp_path / "t"
+    temporary.mkdir()
+    code = ENDING.format(here=str(Path(__file__).parent), root=str(tmp_path / "w"))
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "TMPDIR": str(temporary)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert not Path(f"/proc/{int(done.stdout)}").exists()
+    assert list(temporary.iterdir()) == []

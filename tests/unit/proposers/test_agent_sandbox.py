@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from pytest_evo.proposers.agent.sandbox import Box
+from pytest_evo.proposers.agent.boxes import Box
 from pytest_evo.proposers.agent.sandbox import find_sandbox
 from pytest_evo.proposers.agent.sandbox import Sandbox
 
