@@ -5,11 +5,12 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= 2
 
-.PHONY: help demo demo-chain test check unit integration bench bench-gate test-agents test-kill test-disk soak coverage docs-changelog clean
+.PHONY: help demo demo-chain demo-local test check unit integration bench bench-gate test-agents test-kill test-disk soak coverage docs-changelog clean
 
 help:
 	@echo "make demo         improve the retrieval example (under 5 minutes on 2 cores)"
 	@echo "make demo-chain   four repairs that only pass together, without a chain and with one"
+	@echo "make demo-local   prompts of a small model that runs here (275 MB, about 10 minutes)"
 	@echo "make test         checks and all tests"
 	@echo "make check        ruff, mypy, import contract"
 	@echo "make bench        speed, measured as ratios in one run"
@@ -46,6 +47,24 @@ demo-chain: $(STAMP)
 	cd example_projects/skill && $(abspath $(BIN))/pytest --evolve \
 	  --evo-require-gain --budget-rollouts=600 -n $(WORKERS)
 	@echo "without a chain: no gain. With one: all of it. See example_projects/skill/README.md"
+
+$(VENV)/.local-model: $(STAMP) example_projects/local_model/requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  -r example_projects/local_model/requirements.txt
+	touch $@
+
+demo-local: $(VENV)/.local-model
+	cd example_projects/local_model && for target in $(LOCAL_TARGETS); do \
+	  $(abspath $(BIN))/pytest --evolve --evo-target=$$target -n $(WORKERS) \
+	    --budget-rollouts=$(LOCAL_ROLLOUTS) --evo-reports=evo-reports/$$target || exit; \
+	done
+	@cd example_projects/local_model && for target in $(LOCAL_TARGETS); do \
+	  echo "$$target: $$(grep -E -m 1 '^(\*\*start|No candidate|The best)' \
+	    evo-reports/$$target/summary.md | tr -d '*')"; \
+	done
+
+LOCAL_ROLLOUTS ?= 1500
+LOCAL_TARGETS ?= topics extraction
 
 test: $(VENV)/.example check
 	$(BIN)/python -m pytest -n $(WORKERS) --dist=worksteal -q -m 'not agents' tests
