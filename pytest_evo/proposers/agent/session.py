@@ -213,14 +213,19 @@ class Session:
         conditions = self._conditions
         if conditions.upstream is None:
             return None
-        at = self._box.socket if conditions.sandbox is not None else None
+        at = self._box.socket if self._relays else None
         return Gateway(conditions.upstream, allowance, model=conditions.model, at=at)
+
+    @property
+    def _relays(self) -> bool:
+        """Whether the gateway is reached through a socket, for want of a network."""
+        return self._conditions.sandbox is not None and not self._conditions.network
 
     def _job(self, prompt: str, files: tuple[str, ...], gateway: Gateway | None) -> Job:
         inside = self._conditions.sandbox is not None
         root = ""
         if gateway is not None:
-            root = f"http://127.0.0.1:{PORT if inside else gateway.port}"
+            root = f"http://127.0.0.1:{PORT if self._relays else gateway.port}"
         return Job(
             workspace=WORKSPACE if inside else str(self._request.workspace),
             home=HOME if inside else str(self._box.home),
@@ -271,7 +276,7 @@ class Session:
                 self._request.workspace,
                 shown=(*self._agent.places.shown, *self._agent.shown),
                 network=conditions.network,
-                relay=conditions.upstream is not None,
+                relay=self._relays and conditions.upstream is not None,
             )
         return run(
             words,
@@ -299,8 +304,7 @@ class Session:
         """What the agent says that it used; unknown where it could and says nothing."""
         if hearing.usage is not None:
             return hearing.usage
-        alone = self._conditions.sandbox is not None and not self._conditions.network
-        return NO_USAGE if alone else Usage(usd=None)
+        return NO_USAGE if self._relays else Usage(usd=None)
 
     def _watch(self) -> Watched:
         project = self._conditions.project

@@ -399,6 +399,14 @@ def test_agent_reaches_the_model_through_the_gateway_and_sees_no_key(world):
     assert json.loads(kept["calls.jsonl"].splitlines()[0])["status"] == 200
 
 
+def test_gateway_is_there_beside_a_network_too(closed_world):
+    with ModelServer([Answer("hello")]) as server:
+        options = {"api_base": server.url, "model": "cheap", "network": True}
+        answer = closed_world.ask(f"{CALL}\nprint(call())\n{EDIT}", **options)
+    assert answer.usage.tokens == 120
+    assert "hello" in closed_world.kept()["output.txt"]
+
+
 def test_used_up_budget_ends_the_agent_and_is_a_refusal_that_costs(world):
     loop = "while True:\n    try:\n        call()\n    except OSError:\n        pass"
     with ModelServer([Answer("hello")]) as server:
