@@ -181,7 +181,8 @@ def test_agent_edits_and_its_candidate_is_evaluated(agent, agents, sandbox, tmp_
     assert ("NO SANDBOX" in said) is (sandbox == "never")
     kept = [path for path in (root / ".evo").rglob("*") if path.is_file()]
     assert not [path for path in kept if KEY.encode() in path.read_bytes()]
-    worked = made["data"]["agent"]["seconds"]
+    (report,) = (root / ".evo").glob("runs/*/proposer/c0001/report.json")
+    worked = json.loads(report.read_text())["seconds"]
     took = time.monotonic() - began
     print(f"{agent}, sandbox {sandbox}: {worked:.1f} s of the run's {took:.1f} s")
 

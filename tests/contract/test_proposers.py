@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+import sys
 
 import pytest
 
@@ -10,15 +12,27 @@ from pytest_evo.chat import ToolCall
 from pytest_evo.models import ChangelogEntry
 from pytest_evo.models import Proposal
 from pytest_evo.models import Usage
+from pytest_evo.proposers.agent.starting import make_agent_proposer
 from pytest_evo.proposers.llm.proposer import LlmProposer
 from pytest_evo.proposers.patches import load_patch
 from pytest_evo.proposers.patches import parse_diff
 from pytest_evo.proposers.scripted import FunctionProposer
 from pytest_evo.proposers.scripted import PatchProposer
 from pytest_evo.proposers.search import SearchProposer
+from pytest_evo.settings import Settings
+from pytest_evo.settings_agent import AgentSettings
 from pytest_evo.settings_model import ModelSettings
 from pytest_evo.testing.models import ScriptedModel
 from pytest_evo.testing.proposer_contract import ProposerContract
+
+AGENT = """
+import json
+from pathlib import Path
+prompt = Path("artifact/prompt.md")
+prompt.write_text(prompt.read_text() + "Say more.\\n")
+entry = {"file": "prompt.md", "reason": "says more"}
+Path("changelog.json").write_text(json.dumps([entry]))
+"""
 
 
 class TestSearch(ProposerContract):
@@ -67,6 +81,18 @@ class TestAsyncFunction(ProposerContract):
             return Proposal((ChangelogEntry("prompt.md", "says more"),))
 
         return FunctionProposer(propose)
+
+
+class TestAgent(ProposerContract):
+    @pytest.fixture
+    def proposer(self, tmp_path_factory):
+        root = tmp_path_factory.mktemp("project")
+        (root / "agent.py").write_text(AGENT)
+        settings = Settings(
+            agent=shlex.join([sys.executable, "agent.py"]),
+            agent_options=AgentSettings(sandbox="never"),
+        )
+        return make_agent_proposer(settings, root)
 
 
 class TestLlm(ProposerContract):

@@ -44,13 +44,12 @@ def judge(name: str, work: Work, workspace: Path) -> Proposal:
 
 
 def facts(name: str, work: Work) -> dict[str, Json]:
-    """What is kept of an agent's work, in plain data."""
+    """What is kept of an agent's work in the journal: nothing that depends on time."""
     ended = work.ended
     told: dict[str, Json] = {
         "name": name,
         "ended": ended.how,
         "status": ended.status,
-        "seconds": ended.seconds,
         "left": ended.left,
         "calls": len(work.calls),
         "guessed": work.guessed,

@@ -105,7 +105,7 @@ class AgentProposer:
         name = candidate_id(request.iteration, request.step)
         again = "-again" if request.feedback is not None else ""
         report = {**facts(self._agent.name, work), "end": how_it_ended(work)}
-        report["usage"] = asdict(work.usage)
+        report |= {"seconds": work.ended.seconds, "usage": asdict(work.usage)}
         calls = (json.dumps(asdict(call), ensure_ascii=False) for call in work.calls)
         self._archive.keep(
             f"{name}{again}",
