@@ -175,9 +175,10 @@ class Repository:
         entry = GitEntry(path, "file", 0o644, found, 0)
         return next(self.contents(commit, [entry]))
 
-    def tracked(self, folder: str) -> tuple[str, ...]:
-        """Files below a folder that git knows, of the working tree's index."""
-        done = self._git("ls-files", "-z", "--cached", "--", folder or ".")
+    def working(self, folder: str) -> tuple[str, ...]:
+        """Files below a folder that are in git's index, or new and not ignored."""
+        kinds = ("--cached", "--others", "--exclude-standard")
+        done = self._git("ls-files", "-z", *kinds, "--", folder or ".")
         names = done.stdout.decode(errors="surrogateescape").split("\0")
         return tuple(sorted({name for name in names if name}))
 

@@ -16,7 +16,7 @@ GATE_POLICIES = ("default", "strict")
 GATE_ARMS = ("artifact", "tree")
 
 # Options that ask for more than a plain run of the tests.
-_MODES = ("evolve", "evo_gate", "evo_baseline_update", "evo_resume", "evo_dry_run")
+MODES = ("evolve", "evo_gate", "evo_baseline_update", "evo_resume", "evo_dry_run")
 
 
 def _whole(least: int) -> Callable[[str], int]:
@@ -192,4 +192,4 @@ def is_active(config: pytest.Config) -> bool:
 
 def asks_for_more(options: argparse.Namespace) -> bool:
     """The same, of options that may be parsed only in part."""
-    return any(getattr(options, name, None) for name in _MODES)
+    return any(getattr(options, name, None) for name in MODES)

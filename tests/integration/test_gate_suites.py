@@ -178,6 +178,23 @@ def test_changes_of_the_suite_are_seen_against_a_ref_without_a_baseline(
     assert text in done.stdout
 
 
+def test_a_gate_that_stands_in_the_settings_is_not_run_inside_itself(
+    tmp_path: Path,
+) -> None:
+    root = make_repository(
+        tmp_path / "project",
+        {
+            "art/level.txt": "3",
+            FILE: LEVEL,
+            "pytest.ini": "[pytest]\naddopts = --evo-gate=git:main -n 0\n",
+        },
+    )
+    HEADS["removed-passing"][0](root)
+    done = gate(root)
+    assert done.returncode == 1, said(done)
+    assert "passed before" in done.stdout
+
+
 @pytest.mark.parametrize("name", ["removed-passing", "same-totals"])
 def test_removed_cases_go_where_that_is_accepted(project: Path, name: str) -> None:
     HEADS[name][0](project)

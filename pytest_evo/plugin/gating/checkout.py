@@ -79,7 +79,7 @@ class ProjectAt:
         ]
         changed += [
             path
-            for path in self._repository.tracked("")
+            for path in self._repository.working("")
             if path not in self._entries
             and not self._in_artifact(path)
             and (self._rootdir / path).exists()

@@ -8,15 +8,26 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pytest_evo.errors import SuiteProblem
 from pytest_evo.plugin.cases import collected_marks
+from pytest_evo.plugin.options import MODES
 
 VARIABLE = "PYTEST_EVO_LISTING"
 _FOUND = pytest.StashKey[dict[str, dict[str, str]]]()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
+    """Leave out what the base's own settings may ask for: a gate inside a gate."""
+    for name in MODES:
+        setattr(config.option, name, None)
+    return (yield)
 
 
 @pytest.hookimpl(trylast=True)
