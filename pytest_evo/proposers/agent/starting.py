@@ -10,6 +10,7 @@ import os
 import shutil
 from collections.abc import Callable
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from pytest_evo.errors import ModelProblem
@@ -78,33 +79,21 @@ def make_agent_proposer(
         agent = _known_agent(preset, options, variables)
     upstream = _upstream(preset, options, variables)
     _check_money(settings, upstream, notice)
-    template = read_template(options.prompt, rootdir)
     shown = tuple(_shown(name, rootdir) for name in options.show)
-    sandbox = _sandbox(settings, rootdir, variables, notice)
     conditions = Conditions(
-        template=template,
+        template=read_template(options.prompt, rootdir),
         environment=_environment(options, variables),
-        sandbox=sandbox,
+        sandbox=_sandbox(settings, rootdir, variables, notice),
         upstream=upstream,
         model=options.model,
         network=options.network,
         seconds=options.timeout,
         project=rootdir,
     )
-    agent = Agent(
-        agent.name, agent.build, agent.places, agent.speech, (*agent.shown, *shown)
-    )
-    meter = Meter(_prices(options))
-    # nobody knows which form a command of a person's speaks
-    if upstream is not None and preset is not None and not settings.dry_run:
-        tokens, remark = probe(upstream, preset.wire, options.model)
-        meter.owe(tokens)
-        if remark:
-            notice(remark)
     return AgentProposer(
-        agent,
+        replace(agent, shown=(*agent.shown, *shown)),
         conditions,
-        meter=meter,
+        meter=_meter(settings, preset, upstream, notice),
         archive=archive,
         notice=notice,
     )
@@ -214,6 +203,23 @@ def _check_money(
             f"agent's model is unknown. Write input_usd and output_usd into {_OPTIONS} "
             "(dollars per million tokens), or use --budget-tokens."
         )
+
+
+def _meter(
+    settings: Settings,
+    preset: Preset | None,
+    upstream: Upstream | None,
+    notice: Callable[[str], None],
+) -> Meter:
+    """What counts the agents' calls, after the provider was asked once."""
+    meter = Meter(_prices(settings.agent_options))
+    # nobody knows which form a command of a person's speaks
+    if upstream is not None and preset is not None and not settings.dry_run:
+        tokens, remark = probe(upstream, preset.wire, settings.agent_options.model)
+        meter.owe(tokens)
+        if remark:
+            notice(remark)
+    return meter
 
 
 # -- where it works ----------------------------------------------------------------
