@@ -22,6 +22,10 @@ from pytest_evo.reports.console import header_lines
 from pytest_evo.reports.console import HeaderFacts
 from pytest_evo.reports.console import Line
 from pytest_evo.settings import Settings
+from pytest_evo.strategies.diagnosers import choose_diagnoser
+from pytest_evo.strategies.diagnosers import DIAGNOSERS
+from pytest_evo.strategies.diagnosers import model_name
+from pytest_evo.strategies.diagnosers import NONE
 
 NAMED = 5
 """Cases that a warning names."""
@@ -103,7 +107,13 @@ def _secret_notes(artifact: Path) -> Iterator[str]:
 
 
 def _proposer(name: str, settings: Settings) -> str:
-    return f"{name} ({settings.model})" if name == "llm" else name
+    """The proposer, and who reads failures for it."""
+    shown = f"{name} ({settings.model})" if name == "llm" else name
+    diagnoser = choose_diagnoser(settings, name)
+    if diagnoser == NONE:
+        return shown
+    asked = f" ({model_name(settings)})" if diagnoser in DIAGNOSERS else ""
+    return f"{shown}; failures are read by {diagnoser}{asked}"
 
 
 def _key_notes(settings: Settings) -> Iterator[str]:

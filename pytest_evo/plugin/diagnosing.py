@@ -25,6 +25,7 @@ from pytest_evo.plugin.task import Task
 from pytest_evo.protocols import Diagnoser
 from pytest_evo.settings import Settings
 from pytest_evo.settings_model import ModelSettings
+from pytest_evo.strategies.diagnosers import check_prompts
 from pytest_evo.strategies.diagnosers import choose_diagnoser
 from pytest_evo.strategies.diagnosers import DIAGNOSERS
 from pytest_evo.strategies.diagnosers import make_diagnoser
@@ -78,7 +79,7 @@ def open_reading(
     redact: Callable[[str], str],
     budget: Callable[[], Budget | None],
 ) -> Reading:
-    """Make the diagnoser, and ask its model for a first word.
+    """Make the diagnoser.
 
     Raises:
         UsageProblem: a setting, a prompt, the model's name or its key has to change;
@@ -106,10 +107,15 @@ def open_reading(
     return Reading(WithDetails(diagnoser, files.rollouts.detail), model)
 
 
-def prepare_model(task: Task) -> None:
-    """Name the model that diagnoses, so that it is checked with the others."""
+def prepare(task: Task) -> None:
+    """Check settings and prompts; name the model, so that it is checked with others.
+
+    Raises:
+        SettingsProblem: a setting contradicts another one, or a prompt is missing.
+    """
     name = choose_diagnoser(task.settings, task.proposer_name)
     if name in DIAGNOSERS:
+        check_prompts(name, _prompts(task.settings, task.config.rootpath))
         _model(task)
 
 

@@ -106,10 +106,10 @@ class Evolution:
                 )
             }
         )
+        diagnosing.prepare(self._task)
         if settings.dry_run:
             self._task.models.check()
             return self._dry_run(settings, marks, how)
-        diagnosing.prepare_model(self._task)
         self._task.models.probe(budget_usd=settings.budget_usd)
         files = self._open(settings, marks)
         self.run_id = files.directory.id

@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from dataclasses import replace
 from pathlib import Path
 
+from pytest_evo.diagnosis import ecdysis
+from pytest_evo.diagnosis import mara
 from pytest_evo.diagnosis.briefing import Versions
 from pytest_evo.diagnosis.ecdysis import AcrossCases
 from pytest_evo.diagnosis.mara import CaseByCase
 from pytest_evo.diagnosis.none import NoDiagnosis
+from pytest_evo.diagnosis.templates import Prompts
 from pytest_evo.errors import SettingsProblem
 from pytest_evo.models import Detail
 from pytest_evo.models import Node
@@ -42,6 +45,7 @@ DIAGNOSERS: Mapping[str, Callable[[Tools], Diagnoser]] = {
     "mara": lambda t: CaseByCase(t.model, t.versions, t.objective, t.prompts),
     "ecdysis": lambda t: AcrossCases(t.model, t.versions, t.objective, t.prompts),
 }
+_PROMPTS = {"mara": mara.VARIABLES, "ecdysis": ecdysis.VARIABLES}
 _KNOWN = {NONE: None, **DIAGNOSERS}
 
 
@@ -77,6 +81,16 @@ def choose_diagnoser(settings: Settings, proposer: str) -> str:
 def model_name(settings: Settings) -> str | None:
     """The model that diagnoses."""
     return settings.diagnosis_model or settings.model
+
+
+def check_prompts(name: str, folder: Path | None) -> None:
+    """Find what is wrong with the prompts of a diagnoser before anything is run.
+
+    Raises:
+        SettingsProblem: one is missing or malformed.
+    """
+    if name in _PROMPTS:
+        Prompts(_PROMPTS[name], folder)
 
 
 def make_diagnoser(name: str, tools: Callable[[], Tools]) -> Diagnoser:

@@ -140,7 +140,8 @@ def test_diagnoses_are_made_journalled_charged_and_shown(
     assert later["effects"]
     assert all(later["effects"])
     assert any(one["classes"] for one in diagnoses)
-    assert "diagnoser" in done.stdout  # the table of costs
+    assert "failures are read by mara (openai/scripted)" in done.stdout
+    assert re.search(r"diagnoser: +\d+ model calls", done.stdout)
 
 
 def test_nothing_of_val_or_test_reaches_the_model_or_the_proposer(
@@ -258,6 +259,7 @@ def test_bad_settings_are_said_before_any_rollout(
     assert done.returncode == 4, done.stdout + done.stderr
     assert said in done.stdout + done.stderr
     assert executed(root) == 0
+    assert not (root / ".evo" / "runs").exists() or more.startswith('diagnoser = "m')
 
 
 def test_missing_prompt_is_said_before_any_rollout(

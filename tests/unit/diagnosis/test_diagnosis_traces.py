@@ -53,7 +53,7 @@ def test_trace_says_what_a_rollout_did() -> None:
     detail = Detail(
         failed("E  boom", "AssertionError: boom", stdout="asked", log=" \n").phases,
         (
-            TraceStep("search", {"k": 3, "q": "why\nnot"}),
+            TraceStep("search", {"k": 3, "q": "où\nça"}),
             TraceStep("model call", {"model": "m", "tokens": 34}),
         ),
         ("careful",),
@@ -61,7 +61,7 @@ def test_trace_says_what_a_rollout_did() -> None:
     trace = make_trace(rollout(), detail)
     assert trace.failure == "AssertionError: boom\nE  boom"
     assert trace.output == (("stdout", "asked"), ("warnings", "careful"))
-    assert trace.steps == 'search {"k": 3, "q": "why\\nnot"}'
+    assert trace.steps == 'search {"k": 3, "q": "où\\nça"}'
     assert trace.model_calls == 'model call {"model": "m", "tokens": 34}'
     assert (trace.files, trace.certain) == (("p.md",), False)
     assert (trace.calls, trace.tokens) == (2, 34)
