@@ -300,7 +300,7 @@ PRESETS: Mapping[str, Preset] = {
             "opencode", "opencode", "npm install -g opencode-ai", Wire.CHAT, _opencode
         ),
         Preset(
-            "pi", "pi", "npm install -g @mariozechner/pi-coding-agent", Wire.CHAT, _pi
+            "pi", "pi", "npm install -g @earendil-works/pi-coding-agent", Wire.CHAT, _pi
         ),
         Preset("qwen", "qwen", "npm install -g @qwen-code/qwen-code", Wire.CHAT, _qwen),
         Preset(

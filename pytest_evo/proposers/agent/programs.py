@@ -37,11 +37,12 @@ class Places:
     folders: tuple[Path, ...]
 
 
-def places_of(program: Path) -> Places:
+def places_of(program: Path, path: str | None = None) -> Places:
     """The files and folders that a program is made of, outside of the system's.
 
     Args:
         program: absolute; a link, a script with an interpreter, or a binary.
+        path: where interpreters are looked for; this process's ``PATH`` if left out.
     """
     shown: dict[Path, None] = {}
     folders: dict[Path, None] = {}
@@ -49,13 +50,13 @@ def places_of(program: Path) -> Places:
     for _ in range(_MOST_HOPS):
         if not waiting:
             break
-        path = waiting.pop()
-        folders[path.parent] = None
-        shown.update(dict.fromkeys(_installed_in(path)))
-        for hop in _hops(path):
+        found = waiting.pop()
+        folders[found.parent] = None
+        shown.update(dict.fromkeys(_installed_in(found)))
+        for hop in _hops(found):
             shown[hop] = None
             shown.update(dict.fromkeys(_installed_in(hop)))
-        interpreter = _interpreter(path)
+        interpreter = _interpreter(found, path)
         if interpreter is not None:
             waiting.append(interpreter)
     outside = [path for path in shown if not is_below(path, SYSTEM)]
@@ -100,10 +101,10 @@ def _installed_in(path: Path) -> Iterator[Path]:
             yield home / "lib"
 
 
-def _interpreter(path: Path) -> Path | None:
+def _interpreter(script: Path, path: str | None) -> Path | None:
     """The program that a script names in its first line."""
     try:
-        with path.open("rb") as file:
+        with script.open("rb") as file:
             first = file.readline(_SHEBANG)
     except OSError:
         return None
@@ -112,5 +113,5 @@ def _interpreter(path: Path) -> Path | None:
     words = first[2:].decode("utf-8", "replace").split()
     if words and Path(words[0]).name == "env":
         words = [word for word in words[1:] if not word.startswith("-")]
-    found = shutil.which(words[0]) if words else None
+    found = shutil.which(words[0], path=path) if words else None
     return Path(found) if found else None

@@ -116,7 +116,12 @@ def _known_agent(
             f"The agent {preset.name!r} needs a model. Set, by its provider's name:\n"
             f'    {_OPTIONS}\n    model = "MODEL"'
         )
-    return Agent(preset.name, preset.build, places_of(Path(program)), preset.speech)
+    return Agent(
+        preset.name,
+        preset.build,
+        places_of(Path(program), variables.get("PATH")),
+        preset.speech,
+    )
 
 
 def _any_agent(line: str, rootdir: Path, variables: Mapping[str, str]) -> Agent:
@@ -143,7 +148,7 @@ def _any_agent(line: str, rootdir: Path, variables: Mapping[str, str]) -> Agent:
     return Agent(
         Path(words[0]).name,
         lambda job: fill(filled, job),
-        places_of(Path(program)),
+        places_of(Path(program), variables.get("PATH")),
         shown=tuple(shown),
     )
 
