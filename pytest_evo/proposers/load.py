@@ -80,6 +80,11 @@ def load_proposer(
         return _scripted(settings.scripted, rootdir)
     if chosen == "agent":
         return make_agent_proposer(settings, rootdir, archive=archive, notice=notice)
+    if chosen == "llm" and settings.agent is not None and settings.proposer is None:
+        notice(
+            f"the model proposes, not the agent {settings.agent!r}: both are set. Type "
+            "--evo-proposer=agent for the agent"
+        )
     if chosen == "llm":
         return _llm(settings, rootdir, model, archive)
     if ":" in chosen:

@@ -97,6 +97,16 @@ def test_agent_proposer_without_an_agent_names_those_there_are(load):
         load(name="agent")
 
 
+def test_model_and_agent_together_are_worth_a_word(tmp_path):
+    said = []
+    for proposer in (None, "llm"):
+        settings = Settings(model="openai/m", agent="claude", proposer=proposer)
+        with pytest.raises(SettingsProblem):  # no model was made for it
+            load_proposer(None, settings, PLAIN, tmp_path, notice=said.append)
+    assert len(said) == 1
+    assert "--evo-proposer=agent" in said[0]
+
+
 def test_unknown_names_get_the_nearest_one(load):
     with pytest.raises(SettingsProblem, match="--evo-proposer=search"):
         load("serach")
