@@ -11,6 +11,8 @@ from typing import Any
 import pluggy
 import pytest
 
+from pytest_evo.plugin.remembered import forget_examples
+
 # Hooks by which reporters follow tests. In a child only our own recorder hears them.
 _REPORTING = ("pytest_runtest_logreport",)
 # Plugins that report to somebody who must not hear of rollouts, by name.
@@ -40,6 +42,7 @@ def prepare_child(
     _restart_capturing(config)
     _silence(config, deafened)
     _give_basetemp(config, basetemp)
+    forget_examples(basetemp)
     config.option.maxfail = 0
     config.option.usepdb = False
 

@@ -57,13 +57,20 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
     pluginmanager.add_hookspecs(hookspecs)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Note what the first conftest files read of the artifact, in workers too."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_load_initial_conftests(
+    early_config: pytest.Config,
+) -> Generator[None, Any, Any]:
+    """Note what the first conftest files read of the artifact, in workers too.
+
+    pytest-cov is told to measure nothing before it overwrites what plain runs measured.
+    """
     if asks_for_more(early_config.known_args_namespace):
         from pytest_evo.plugin.isolation.reach import recorder
 
         recorder().listen()
+        early_config.known_args_namespace.no_cov = True
+    return (yield)
 
 
 @pytest.hookimpl(wrapper=True)

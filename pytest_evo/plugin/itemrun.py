@@ -66,6 +66,10 @@ _MOST_SUBTESTS = 200  # that passed; the others are all kept
 _ENDS_SESSION = (pytest.exit.Exception, KeyboardInterrupt)
 
 
+class _OnceMore(pytest.exit.Exception):
+    """Unwinds a plugin that would run a failed test again: the engine repeats cases."""
+
+
 class ItemRunner:
     """Runs items one after the other and tells how each of them ended."""
 
@@ -227,6 +231,12 @@ class _Record:
     fixtures: dict[str, float] = field(default_factory=dict)
     shared_seconds: float = 0.0
     broken: list[str] = field(default_factory=list)
+    made: list[pytest.TestReport] = field(default_factory=list)
+
+    def end_first_attempt(self) -> None:
+        """Take the reports that a plugin has kept back until it is content."""
+        if all(is_subtest(report) for report in self.reports):
+            self.reports += self.made
 
     def interrupted_phase(self) -> _When:
         """Where the run was when no report came any more."""
@@ -274,6 +284,20 @@ class _Recorder:
         if self._record is not None:
             self._record.reports.append(report)
 
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(self) -> Generator[None, Any, Any]:
+        """Keep a report that its plugin may not log."""
+        report = yield
+        if self._record is not None:
+            self._record.made.append(report)
+        return report
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self) -> None:
+        """End a second attempt at once."""
+        if self._record is not None and self._record.made:
+            raise _OnceMore("a plugin runs the test again")
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_warning_recorded(self, warning_message: Any, when: str) -> None:
         """Keep a warning as text."""
@@ -316,6 +340,9 @@ class _Recorder:
             return (yield)
         try:
             return (yield)
+        except _OnceMore:
+            record.end_first_attempt()
+            return True
         except _ENDS_SESSION as end:
             self._interrupted(record, end)
             return True

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_evo.errors import UsageProblem
+from pytest_evo.plugin.declared import declared
 
 # Options that pick tests by an earlier run or stop at a failure: (name, off, spelling).
 _STOPPERS: tuple[tuple[str, object, str], ...] = (
@@ -59,6 +60,8 @@ def prepare_session(config: pytest.Config, notices: list[str]) -> None:
     ignored = _ignore_stoppers(config)
     if ignored:
         notices.append(f"{', '.join(ignored)} ignored: every case has to be measured")
+    if getattr(config.option, "cov_source", None):
+        notices.append("--cov ignored: coverage is of the project, measured by pytest")
     _settle_shuffling(config, notices)
     runs = any(
         config.getoption(name, None)
@@ -84,15 +87,34 @@ def _ignore_stoppers(config: pytest.Config) -> list[str]:
 
 
 def _settle_shuffling(config: pytest.Config, notices: list[str]) -> None:
-    """Give pytest-randomly one seed for the whole run, its resumes included.
+    """Give plugins that shuffle one seed for the whole run, its resumes included.
 
-    It would take another one in every process, and both order and random numbers of
-    start and candidates would differ.
+    They would take another one in every process or session, and both order and random
+    numbers of start and candidates would differ.
     """
-    if getattr(config.option, "randomly_seed", None) == "default":
-        seed = int(getattr(config.option, "evo_seed", None) or 0)
-        config.option.randomly_seed = seed
+    option = config.option
+    seed = _seed(config)
+    if getattr(option, "randomly_seed", None) == "default":
+        option.randomly_seed = seed
         notices.append(f"-p randomly: every rollout has --randomly-seed={seed}")
+    flag = "--random-order-seed"
+    if hasattr(option, "random_order_seed") and not _is_given(config, flag):
+        option.random_order_seed = str(seed)
+        notices.append(f"-p random-order: every rollout has {flag}={seed}")
+
+
+def _seed(config: pytest.Config) -> int:
+    """The run's seed: of the command line, else of the settings, else 0."""
+    given = getattr(config.option, "evo_seed", None)
+    if given is not None:
+        return int(given)
+    told = declared(config).get("seed")
+    return told if type(told) is int else 0  # what else it is, is complained of later
+
+
+def _is_given(config: pytest.Config, flag: str) -> bool:
+    words = (*config.invocation_params.args, *config.getini("addopts"))
+    return any(str(word).partition("=")[0] == flag for word in words)
 
 
 def _choose_workers(config: pytest.Config, notices: list[str]) -> None:
