@@ -42,8 +42,9 @@ DEMO_ROLLOUTS ?= 5000
 
 # the same four edits, without a chain (no gain: exit 1 is what is wanted) and with one
 demo-chain: $(STAMP)
-	cd example_projects/skill && ! $(abspath $(BIN))/pytest --evolve \
-	  --evo-chain-depth=0 --evo-require-gain --budget-rollouts=600 -n $(WORKERS)
+	cd example_projects/skill && { $(abspath $(BIN))/pytest --evolve \
+	  --evo-chain-depth=0 --evo-require-gain --budget-rollouts=600 -n $(WORKERS); \
+	  test $$? -eq 1; }
 	cd example_projects/skill && $(abspath $(BIN))/pytest --evolve \
 	  --evo-require-gain --budget-rollouts=600 -n $(WORKERS)
 	@echo "without a chain: no gain. With one: all of it. See example_projects/skill/README.md"
