@@ -33,6 +33,7 @@ from pytest_evo.project import checkup
 from pytest_evo.project import find_rootdir
 from pytest_evo.project import init_project
 from pytest_evo.publish import apply_candidate
+from pytest_evo.publish import below_repository
 from pytest_evo.publish import candidate_diff
 from pytest_evo.publish import publish
 from pytest_evo.publish import run_report
@@ -206,10 +207,12 @@ def _show(options: argparse.Namespace) -> int:
 
 def _diff(options: argparse.Namespace) -> int:
     candidate, view = _candidate(options)
+    above = below_repository(_rootdir(options))
     if sys.stdout.isatty():
-        _write(diff_lines(candidate_diff(view, candidate), limit=None))
+        shown = candidate_diff(view, candidate, above=above)
+        _write(diff_lines(shown, limit=None))
         return OK
-    patch = candidate_diff(view, candidate, binary=True)
+    patch = candidate_diff(view, candidate, binary=True, above=above)
     sys.stdout.flush()
     sys.stdout.buffer.write(patch.encode("utf-8", "surrogateescape"))
     return OK

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from pathlib import PurePath
 from typing import get_args
 
 from pytest_evo.artifact.apply import apply_tree
@@ -91,15 +92,35 @@ def run_report(view: RunView) -> RunReport:
 
 
 def candidate_diff(
-    view: RunView, candidate: CandidateId, *, binary: bool = False
+    view: RunView,
+    candidate: CandidateId,
+    *,
+    binary: bool = False,
+    above: PurePath = PurePath(),
 ) -> str:
-    """A candidate against the start, as a unified patch.
+    """A candidate against the start, as a unified patch of the project's files.
+
+    Args:
+        view: the run that the candidate is of.
+        candidate: which one.
+        binary: put binary contents in, so that git can apply those too.
+        above: from the top of the repository to the project, where git counts from.
 
     Raises:
         RunDirectoryProblem: a version is not in the run directory.
     """
     old, new = tree_of(view, START), tree_of(view, candidate)
-    return diff(old, new, view.blobs(), binary=binary)
+    directory = (above / view.info.artifact).as_posix()
+    return diff(old, new, view.blobs(), binary=binary, directory=directory)
+
+
+def below_repository(rootdir: Path) -> PurePath:
+    """The project as seen from the top of its git repository; "." without one."""
+    full = rootdir.resolve()
+    for directory in (full, *full.parents):
+        if (directory / ".git").exists():
+            return full.relative_to(directory)
+    return PurePath()
 
 
 def tree_of(view: RunView, candidate: CandidateId) -> Tree:

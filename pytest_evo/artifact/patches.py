@@ -60,7 +60,14 @@ def _leaves(tree: Tree) -> dict[str, tuple[str, str, bool]]:
     }
 
 
-def diff(old: Tree, new: Tree, blobs: BlobStore, *, binary: bool = False) -> str:
+def diff(
+    old: Tree,
+    new: Tree,
+    blobs: BlobStore,
+    *,
+    binary: bool = False,
+    directory: str = "",
+) -> str:
     """The difference as a unified patch, for people and ``git apply``.
 
     Write it with ``newline=""``: line ends are those of the files. Folders and
@@ -72,17 +79,19 @@ def diff(old: Tree, new: Tree, blobs: BlobStore, *, binary: bool = False) -> str
         blobs: holds the contents of both.
         binary: put binary contents in, so that git can apply those too; otherwise
             they are only noted.
+        directory: where both lie, put before every path; "" for none.
     """
+    head = f"{directory.strip('/')}/" if directory else ""
     before, after = _files(old), _files(new)
     parts: list[str] = []
     for path in sorted(before.keys() | after.keys()):
         was, now = before.get(path), after.get(path)
         if was and now and was.kind != now.kind:
             # git tells a file that became a link as two changes
-            parts += _section(path, was, None, blobs, binary)
+            parts += _section(head + path, was, None, blobs, binary)
             was = None
         if was is None or now is None or _facts(was) != _facts(now):
-            parts += _section(path, was, now, blobs, binary)
+            parts += _section(head + path, was, now, blobs, binary)
     return "".join(parts)
 
 

@@ -107,10 +107,24 @@ def test_diff_is_a_patch_that_git_applies(project, capfdbinary):
     assert main(["diff"]) == 0
     patch = capfdbinary.readouterr().out
     (project / "p.patch").write_bytes(patch)
-    command = ["git", "apply", "--directory=prompts", "--unsafe-paths", "p.patch"]
-    subprocess.run(command, check=True, cwd=project)
+    subprocess.run(["git", "apply", "p.patch"], check=True, cwd=project)
     assert (project / "prompts/new/x.md").read_text() == "New.\n"
     assert (project / "prompts/prompt.md").read_text() == "Be kind.\n"
+
+
+def test_diff_of_a_project_below_its_repository_is_applied_from_both(
+    project, capfdbinary
+):
+    subprocess.run(["git", "init", "-q"], check=True, cwd=project)
+    inner = project / "services/search"
+    record_run(inner)
+    assert main(["diff", "--rootdir", str(inner)]) == 0
+    patch = capfdbinary.readouterr().out
+    for place, options in ((project, []), (inner, ["--reverse"]), (inner, [])):
+        command = ["git", "apply", *options]
+        subprocess.run(command, check=True, cwd=place, input=patch)
+        kind = (inner / "prompts/prompt.md").read_text() == "Be kind.\n"
+        assert kind is not bool(options)
 
 
 def test_diff_takes_a_candidate_alone(project, capfdbinary):
