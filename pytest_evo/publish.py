@@ -96,7 +96,7 @@ def candidate_diff(
     candidate: CandidateId,
     *,
     binary: bool = False,
-    above: PurePath = PurePath(),
+    above: PurePath | None = None,
 ) -> str:
     """A candidate against the start, as a unified patch of the project's files.
 
@@ -110,7 +110,7 @@ def candidate_diff(
         RunDirectoryProblem: a version is not in the run directory.
     """
     old, new = tree_of(view, START), tree_of(view, candidate)
-    directory = (above / view.info.artifact).as_posix()
+    directory = ((above or PurePath()) / view.info.artifact).as_posix()
     return diff(old, new, view.blobs(), binary=binary, directory=directory)
 
 
