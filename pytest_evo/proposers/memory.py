@@ -7,10 +7,12 @@ where the list is another one, it is read anew.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import field
 from threading import Lock
+from typing import cast
 
 from pytest_evo.models import Attempt
 from pytest_evo.models import CandidateId
@@ -22,6 +24,8 @@ from pytest_evo.proposers.surrogate import Observation
 
 KNOBS = "knobs"
 """Key in a candidate's data: every knob's value."""
+CHANGED = "changed"
+"""Key in a candidate's data: name -> [value of the base, new value]."""
 _WINDOW = 200
 
 
@@ -38,6 +42,29 @@ def known_values(space: KnobSpace, data: Json) -> dict[str, Value] | None:
     return values
 
 
+def known_changes(
+    space: KnobSpace, data: Json
+) -> dict[str, tuple[Value, Value]] | None:
+    """What a candidate changed of its base, by knob; None if that is not known."""
+    if not isinstance(data, dict):
+        return None
+    changes: dict[str, tuple[Value, Value]] = {}
+    for axis in space.axes:
+        pair = data.get(axis.name)
+        if isinstance(pair, list | tuple) and len(pair) == 2:
+            changes[axis.name] = (cast(Value, pair[0]), cast(Value, pair[1]))
+    return changes
+
+
+def base_values(space: KnobSpace, data: Mapping[str, Json]) -> dict[str, Value] | None:
+    """The values that a candidate was made from; None if they are not known."""
+    values = known_values(space, data.get(KNOBS))
+    changed = known_changes(space, data.get(CHANGED))
+    if values is None or changed is None:
+        return None
+    return {**values, **{name: old for name, (old, _) in changed.items()}}
+
+
 @dataclass(frozen=True, slots=True)
 class Known:
     """What one prefix of the history tells."""
@@ -48,7 +75,7 @@ class Known:
     count: int
 
     def tried(self, key: tuple[str, ...]) -> bool:
-        """Whether an attempt had these values."""
+        """Whether an attempt, or the start, had these values."""
         return self.first_tried.get(key, self.count) < self.count
 
 
@@ -81,6 +108,12 @@ class _Reading:
             gain = self.gains.get(attempt.parent, 0.0) + (attempt.gain or 0.0)
             self.gains[attempt.candidate] = gain
             values = known_values(self.space, attempt.data.get(KNOBS))
+            if attempt.parent == START and attempt.step == 0:
+                # the start is no attempt; the first one that was made from it tells
+                # its values, and before that one the start is the only parent
+                start = base_values(self.space, attempt.data)
+                if start is not None:
+                    self.first_tried.setdefault(self.space.key(start), at)
             if values is not None:
                 self.first_tried.setdefault(self.space.key(values), at)
                 if attempt.gain is not None:

@@ -31,15 +31,15 @@ from pytest_evo.proposers.knobspace import Axis
 from pytest_evo.proposers.knobspace import KnobSpace
 from pytest_evo.proposers.knobspace import Value
 from pytest_evo.proposers.knobspace import Values
+from pytest_evo.proposers.memory import base_values
+from pytest_evo.proposers.memory import CHANGED
 from pytest_evo.proposers.memory import KNOBS
 from pytest_evo.proposers.memory import Known
+from pytest_evo.proposers.memory import known_changes
 from pytest_evo.proposers.memory import known_values
 from pytest_evo.proposers.memory import Memory
 from pytest_evo.proposers.tpe import Suggestions
 from pytest_evo.protocols import ProposalRequest
-
-CHANGED = "changed"
-"""Key in a candidate's data: name -> [value of the base, new value]."""
 
 _SPREAD = 0.2  # of a single step, as a share of the scale
 _POOL = 24
@@ -147,11 +147,7 @@ class _Choice:
         if len(self._request.nodes) < 2:
             return self._base
         data = self._request.nodes[1].candidate.data
-        values = known_values(self._space, data.get(KNOBS))
-        changed = _changes_of(self._space, data.get(CHANGED))
-        if values is None or changed is None:
-            return self._base
-        return {**values, **{name: old for name, (old, _) in changed.items()}}
+        return base_values(self._space, data) or self._base
 
     def _last(self) -> tuple[Node, dict[str, tuple[Value, Value]], float] | None:
         """The node that the base is, what it changed and gained over the parent."""
@@ -159,7 +155,7 @@ class _Choice:
         if len(nodes) < 2 or nodes[0].mean is None or nodes[-1].mean is None:
             return None
         data = nodes[-1].candidate.data
-        changed = _changes_of(self._space, data.get(CHANGED))
+        changed = known_changes(self._space, data.get(CHANGED))
         if not changed or known_values(self._space, data.get(KNOBS)) != self._base:
             return None
         return nodes[-1], changed, nodes[-1].mean - nodes[0].mean
@@ -178,7 +174,7 @@ class _Choice:
                 return Move(values, "the other direction lost", (said,))
             return None
         parent = self._request.parent
-        changed_by_parent = _changes_of(self._space, parent.data.get(CHANGED))
+        changed_by_parent = known_changes(self._space, parent.data.get(CHANGED))
         fresh = len(self._request.nodes) < 2
         if changed_by_parent and fresh and self._rng.random() < 0.35:
             factor = self._rng.choice((0.5, 1.0))
@@ -297,17 +293,6 @@ def _listed(axis: Axis) -> list[Value]:
 
 
 # -- reading and writing -----------------------------------------------------------
-
-
-def _changes_of(space: KnobSpace, data: Json) -> dict[str, tuple[Value, Value]] | None:
-    if not isinstance(data, dict):
-        return None
-    changes: dict[str, tuple[Value, Value]] = {}
-    for axis in space.axes:
-        pair = data.get(axis.name)
-        if isinstance(pair, list | tuple) and len(pair) == 2:
-            changes[axis.name] = (cast(Value, pair[0]), cast(Value, pair[1]))
-    return changes
 
 
 def _write(

@@ -163,6 +163,42 @@ def test_search_never_proposes_the_same_twice_and_ends(tmp_path):
         ask(proposer, tmp_path, values, knobs=knobs, history=history, key=(6, 0))
 
 
+def test_search_never_comes_back_to_the_start_and_ends(tmp_path):
+    """Also where another candidate than the start has become the parent."""
+    knobs = (Knob(FILE, "n", "int", low=1, high=6),)
+    values = {"n": 3}
+    seen = [3]
+    history = []
+    proposer = SearchProposer()
+    found, proposal = ask(proposer, tmp_path, values, knobs=knobs)
+    seen.append(found["n"])
+    history.append(attempt(1, proposal, 0.1, accepted=True))
+    parent = Candidate("c0001", "t1", START, data=proposal.data)
+    for number in range(2, 6):
+        new, proposal = ask(
+            proposer,
+            tmp_path,
+            found,
+            knobs=knobs,
+            history=history,
+            parent=parent,
+            key=(number, 0),
+        )
+        assert new["n"] not in seen
+        seen.append(new["n"])
+        history.append(attempt(number, proposal, -0.1, parent="c0001"))
+    with pytest.raises(ProposerExhausted, match="all settings of 1 knobs"):
+        ask(
+            proposer,
+            tmp_path,
+            found,
+            knobs=knobs,
+            history=history,
+            parent=parent,
+            key=(6, 0),
+        )
+
+
 def test_search_without_knobs_is_exhausted(tmp_path):
     with pytest.raises(ProposerExhausted, match="no knob"):
         ask(SearchProposer(), tmp_path, VALUES, knobs=())
