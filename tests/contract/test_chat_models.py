@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import gc
 from random import Random
 
@@ -32,11 +33,15 @@ class TestScriptedModel(ChatModelContract):
 
 
 def over_http(reply):
+    loop = asyncio.new_event_loop()  # in this thread the library would make one
+    asyncio.set_event_loop(loop)
     with ModelServer([reply]) as server:
         options = ModelSettings(api_base=server.url, timeout=5)
         model = LiteLLMModel("openai/scripted", options, rng=Random(1))
         yield model
         model.close()
+    asyncio.set_event_loop(None)
+    loop.close()
     gc.collect()
 
 

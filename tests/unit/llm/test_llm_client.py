@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import subprocess
 import sys
@@ -56,10 +57,18 @@ MADE: list[LiteLLMModel] = []
 
 @pytest.fixture(autouse=True, scope="module")
 def no_leftovers():
-    """What is left open is closed by the models while warnings still count."""
+    """What is left open is closed by the models while warnings still count.
+
+    A run asks from other threads; in this one the library looks for an event loop, and
+    makes one that nobody closes.
+    """
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
     yield
     for model in MADE:
         model.close()
+    asyncio.set_event_loop(None)
+    loop.close()
     gc.collect()
 
 
