@@ -3,6 +3,8 @@ from __future__ import annotations
 import pytest
 
 from pytest_evo.engine.budget import Limits
+from pytest_evo.engine.parts import Limit
+from pytest_evo.engine.parts import Plan
 from pytest_evo.errors import SuiteProblem
 from pytest_evo.models import ArtifactSchema
 from pytest_evo.models import CaseMark
@@ -58,6 +60,57 @@ def test_slots_follow_from_workers_and_batch(
 
 def test_slots_given_by_hand_stand() -> None:
     assert planning.choose_slots(Settings(slots=3), 1, True) == 3
+
+
+def test_settings_of_the_loop_reach_the_plan() -> None:
+    settings = Settings.model_validate(
+        {
+            "objective": "climb",
+            "slots": 2,
+            "chain_depth": 1,
+            "batch": 5,
+            "repeats": 3,
+            "noise": "repeats",
+            "seed": 9,
+            "split": {"fractions": [0.7, 0.3]},
+            "limit": [
+                {"metric": "tokens", "max_ratio": 1.2},
+                {"metric": "bytes", "max_ratio": 2},
+            ],
+        }
+    )
+    schema, splits = ArtifactSchema("a"), {"a.py::t": Split.TEST}
+    assert planning.make_plan(settings, schema, "tree", splits) == Plan(
+        schema=schema,
+        objective="climb",
+        start="tree",
+        slots=2,
+        depth=1,
+        batch=5,
+        repeats=3,
+        noise="repeats",
+        fractions=(0.7, 0.3, 0.0),
+        seed=9,
+        limits=(Limit("tokens", 1.2), Limit("bytes", 2.0)),
+        splits=splits,
+    )
+
+
+def test_every_budget_reaches_its_limit() -> None:
+    settings = Settings(
+        budget_rollouts=1,
+        budget_train_rollouts=2,
+        budget_iterations=3,
+        budget_tokens=4,
+        budget_time=5.0,
+        budget_usd=6.0,
+    )
+    plan = planning.make_plan(settings, ArtifactSchema("a"), "tree", {})
+    limits, default = planning.make_limits(settings, MARKS, plan)
+    assert limits == Limits(
+        rollouts=1, train_rollouts=2, iterations=3, tokens=4, seconds=5.0, usd=6.0
+    )
+    assert not default
 
 
 def test_default_budget_covers_baseline_and_final_measurement() -> None:

@@ -7,6 +7,10 @@ from pytest_evo.engine.acceptance import SumDelta
 from pytest_evo.engine.refining import Tree
 from pytest_evo.engine.sampling import Epoch
 from pytest_evo.engine.sampling import Guards
+from pytest_evo.engine.sampling import HighVariance
+from pytest_evo.engine.sampling import Incumbent
+from pytest_evo.engine.sampling import LeadCount
+from pytest_evo.engine.sampling import ParetoFrequency
 from pytest_evo.engine.validation import Full
 from pytest_evo.errors import SettingsProblem
 from pytest_evo.settings import Settings
@@ -38,6 +42,22 @@ def test_value_given_by_hand_wins_over_the_preset() -> None:
     strategy = make_strategy(settings, 3)
     assert isinstance(strategy.acceptance, Paired)
     assert isinstance(strategy.refiner, Tree)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "made"),
+    [
+        ("parents", "lead-count", LeadCount),
+        ("parents", "pareto-frequency", ParetoFrequency),
+        ("parents", "incumbent", Incumbent),
+        ("batches", "guards", Guards),
+        ("batches", "epoch", Epoch),
+        ("batches", "high-variance", HighVariance),
+    ],
+)
+def test_part_is_found_by_its_short_name(kind: str, name: str, made: type) -> None:
+    settings = with_preset(Settings.model_validate({kind: name}))
+    assert type(getattr(make_strategy(settings, 3), kind)) is made
 
 
 def test_part_is_found_by_its_dotted_name() -> None:
