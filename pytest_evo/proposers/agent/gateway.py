@@ -227,10 +227,11 @@ class Handler(BaseHTTPRequestHandler):
         except Refused as refused:
             self.close_connection = True  # a body may still be on its way
             self._tell(refused.status, str(refused))
-            shown = cut(path, 200)
-            self.server.gateway.record(
-                began, shown, refused.status, NO_USAGE, ("", str(refused))
-            )
+            if not refused.recorded:
+                texts = "", str(refused)
+                self.server.gateway.record(
+                    began, cut(path, 200), refused.status, NO_USAGE, texts
+                )
 
     def _get(self, path: str) -> None:
         if path != "/v1/models":

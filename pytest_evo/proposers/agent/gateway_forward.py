@@ -70,6 +70,7 @@ class Refused(Exception):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
+        self.recorded = False
 
 
 class Forward:
@@ -86,6 +87,10 @@ class Forward:
         self._began = time.monotonic()
         self._said = bytearray()  # the start of the reply, for the transcript
         self._answered = 0
+        self._tokens: Counted | None = None
+        self._need = 0
+        self._status = 0
+        self._usage: Usage | None = None
 
     def go(self) -> None:
         """Forward, count, record.
@@ -93,34 +98,45 @@ class Forward:
         Raises:
             Refused: the budget is used up, or the provider cannot be reached.
         """
-        allowance = self._gateway.allowance
-        need, left = 0, None
+        left = None
         if self._route.metered:
             try:
-                need, left = allowance.reserve(self._size)
+                self._need, left = self._gateway.allowance.reserve(self._size)
             except Spent as spent:
                 raise Refused(400, str(spent)) from None
         sent = prepare(self._body, self._route, self._gateway.model, left)
         data = json.dumps(sent).encode()
-        status, tokens = 0, None
         try:
             with self._gateway.holding(connect(self._gateway.upstream)) as provider:
                 reply = self._ask(provider, data)
                 with reply:
-                    status = reply.status
-                    tokens = self._pass(reply)
+                    self._status = reply.status
+                    self._pass(reply)
+        except Refused as refused:
+            refused.recorded = True
+            raise
         finally:
-            usage = NO_USAGE
-            if self._route.metered:
-                answered = self._answered if status < 300 else 0
-                if not status and self._gateway.closing.is_set():
-                    answered = 1  # it was broken off here, and may be on the bill
-                took = time.monotonic() - self._began
-                usage = allowance.settle(need, tokens, took, answered)
+            self._settle()
             texts = data.decode(), bytes(self._said).decode("utf-8", "replace")
             self._gateway.record(
-                self._began, self._route.path, status or 502, usage, texts
+                self._began,
+                self._route.path,
+                self._status or 502,
+                self._usage or NO_USAGE,
+                texts,
             )
+
+    def _settle(self) -> None:
+        """Count the call, once, before the agent can know that it is over."""
+        if self._usage is not None or not self._route.metered:
+            return
+        answered = self._answered if self._status < 300 else 0
+        if not self._status and self._gateway.closing.is_set():
+            answered = 1  # it was broken off here, and may be on the bill
+        took = time.monotonic() - self._began
+        self._usage = self._gateway.allowance.settle(
+            self._need, self._tokens, took, answered
+        )
 
     def _ask(
         self, upstream: http.client.HTTPConnection, data: bytes
@@ -143,23 +159,23 @@ class Forward:
             raise Refused(502, f"{where.netloc} redirects elsewhere")
         return reply
 
-    def _pass(self, reply: http.client.HTTPResponse) -> Counted | None:
+    def _pass(self, reply: http.client.HTTPResponse) -> None:
         kind = reply.headers.get("content-type", "application/json")
         headers = {"content-type": kind}
         for name in _PASSED_BACK:
             if value := reply.headers.get(name):
                 headers[name] = value
         if kind.startswith("text/event-stream"):
-            return self._pass_stream(reply, headers)
+            self._pass_stream(reply, headers)
+            return
         data = self._read(reply)
         self._keep(data)
-        self._handler.send(reply.status, data, headers)
-        try:
+        with contextlib.suppress(ValueError, RecursionError):  # it is no JSON
             body = json.loads(data)
-        except (ValueError, RecursionError):
-            return None
-        usage = body.get("usage") if isinstance(body, dict) else None
-        return counted(usage, self._route.wire)
+            usage = body.get("usage") if isinstance(body, dict) else None
+            self._tokens = counted(usage, self._route.wire)
+        self._settle()
+        self._handler.send(reply.status, data, headers)
 
     def _read(self, reply: http.client.HTTPResponse) -> bytes:
         try:
@@ -172,7 +188,7 @@ class Forward:
 
     def _pass_stream(
         self, reply: http.client.HTTPResponse, headers: dict[str, str]
-    ) -> Counted | None:
+    ) -> None:
         stream = Stream(
             self._route.wire,
             hide_usage=not wants_usage(self._body),
@@ -194,11 +210,13 @@ class Forward:
                     raise ValueError("too much")
             self._write(stream.rest())
             whole = not reply.length  # all that was announced has come
+            self._tokens = stream.usage
+            self._settle()
             if whole:
                 handler.wfile.write(b"0\r\n\r\n")
                 handler.wfile.flush()
         handler.close_connection = handler.close_connection or not whole
-        return stream.usage
+        self._tokens = stream.usage
 
     def _write(self, data: bytes) -> None:
         if data:

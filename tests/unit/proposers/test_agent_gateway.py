@@ -6,6 +6,7 @@ import http.client
 import json
 import socket
 import threading
+import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
 from http.server import HTTPServer
@@ -22,6 +23,7 @@ from pytest_evo.proposers.agent.gateway_meter import Prices
 from pytest_evo.proposers.agent.gateway_wire import Counted
 from pytest_evo.testing.model_server import Answer
 from pytest_evo.testing.model_server import dropped
+from pytest_evo.testing.model_server import Fault
 from pytest_evo.testing.model_server import hang
 from pytest_evo.testing.model_server import ModelServer
 from pytest_evo.testing.model_server import server_error
@@ -333,6 +335,7 @@ def test_closed_provider_is_an_answer():
         status, _, data = send(gateway, CHAT, ask())
     assert status == 502
     assert b"cannot be reached" in data
+    assert [call.status for call in gateway.calls] == [502]
 
 
 def test_provider_that_hangs_is_given_up():
@@ -366,6 +369,20 @@ def test_stream_that_breaks_off_is_counted_as_far_as_it_came():
         connection.close()
     assert gateway.allowance.usage.input_tokens == 70
     assert gateway.allowance.guessed == 0
+
+
+def test_reply_that_nobody_waits_for_is_counted():
+    slow = Fault(hang=0.3, answer=ANSWER)
+    with ModelServer([slow]) as server, gateway_to(server.url) as gateway:
+        connection = http.client.HTTPConnection("127.0.0.1", gateway.port)
+        headers = {"authorization": f"Bearer {gateway.token}"}
+        connection.request("POST", CHAT, json.dumps(ask()), headers)
+        while not server.requests:
+            time.sleep(0.01)
+        connection.close()
+        time.sleep(0.6)
+    assert gateway.allowance.usage.tokens == 120
+    assert len(gateway.calls) == 1
 
 
 def test_headers_that_a_client_needs_for_waiting_pass_back():
