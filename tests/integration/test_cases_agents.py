@@ -17,6 +17,8 @@ from evolve_project import records
 from evolve_project import run_directory
 
 from pytest_evo.proposers.agent.sandbox import find_sandbox
+from pytest_evo.testing.model_server import Answer
+from pytest_evo.testing.model_server import ModelServer
 
 TESTS = """
 from pathlib import Path
@@ -107,11 +109,13 @@ def project(root: Path, sandbox: str, agent: str) -> Path:
     return root
 
 
-def evolve(root: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+def evolve(
+    root: Path, *options: str, **variables: str
+) -> subprocess.CompletedProcess[str]:
     command = f"{sys.executable} agent.py {root}"
     words = [sys.executable, "-m", "pytest", "--evolve", "-n", "1"]
     return subprocess.run(
-        [*words, "-p", "no:cacheprovider", f"--evo-agent={command}"],
+        [*words, "-p", "no:cacheprovider", f"--evo-agent={command}", *options],
         cwd=root,
         env={**environment(), **variables},
         capture_output=True,
@@ -212,6 +216,39 @@ for path in Path("evidence").rglob("*.json"):
 
 def _base64(value: str) -> str:
     return base64.b64encode(value.encode()).decode().rstrip("=")
+
+
+LOOP = """
+import json, os, urllib.request
+while True:
+    request = urllib.request.Request(
+        os.environ["OPENAI_BASE_URL"] + "/chat/completions",
+        json.dumps({"model": "m", "messages": []}).encode(),
+        {"authorization": "Bearer " + os.environ["OPENAI_API_KEY"]},
+    )
+    try:
+        urllib.request.urlopen(request, timeout=20).read()
+    except OSError:
+        pass
+"""
+
+
+def test_agent_that_never_stops_asking_ends_with_the_token_budget(tmp_path, sandbox):
+    root = project(tmp_path, sandbox, HONEST + LOOP)
+    with ModelServer([Answer("hello")]) as server:
+        settings = (root / "pyproject.toml").read_text()
+        settings = settings.replace("budget_iterations = 1", "budget_iterations = 3")
+        options = f'api_base = "{server.url}"\nmodel = "m"\n'
+        (root / "pyproject.toml").write_text(settings + options)
+        done = evolve(root, "--budget-tokens=500")
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said
+    assert len(server.requests) == 5  # of 120 tokens each
+    (row,) = records(root, "proposal")
+    assert "token budget" in row["refusal"]
+    assert row["usage"]["calls"] == 5
+    assert records(root, "stop")[-1]["reason"] == "budget: tokens", said
+    assert {row["candidate"] for row in records(root, "rollout")} == {"c0000"}
 
 
 @pytest.mark.parametrize(
