@@ -23,13 +23,13 @@ from typing import NoReturn
 from typing import TypeAlias
 
 from pytest_evo.artifact.trees import restore
+from pytest_evo.checkup import checkup
 from pytest_evo.cli_gate import add_gate_options
 from pytest_evo.cli_gate import decide_again
 from pytest_evo.errors import EvoError
 from pytest_evo.errors import UsageProblem
 from pytest_evo.models import CandidateId
 from pytest_evo.models import START
-from pytest_evo.project import checkup
 from pytest_evo.project import find_rootdir
 from pytest_evo.project import init_project
 from pytest_evo.publish import apply_candidate

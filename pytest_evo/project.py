@@ -1,39 +1,19 @@
-"""Setting a project up, and finding out why one does not work."""
+"""Where a project is, and setting one up."""
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
-import platform
-import subprocess
-import sys
 import tomllib
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import tomlkit
 
-from pytest_evo.artifact.schema import locate
-from pytest_evo.artifact.schema import schema_of
 from pytest_evo.errors import SettingsProblem
-from pytest_evo.errors import UsageProblem
-from pytest_evo.settings import load_settings
 from pytest_evo.settings import OWN_FILE
 from pytest_evo.settings import PYPROJECT
-from pytest_evo.settings import Settings
-from pytest_evo.store.run_directory import run_ids
 
-REQUIRED = ("pytest", "pytest-xdist", "pluggy", "pydantic", "junitparser", "rich")
 LIKELY = ("prompts", "skills", "pipeline", "agent", "agents", "prompt")
 """Directories that are usually what a project wants to improve."""
-
-_MOUNT_PROBE = """\
-import sys
-from pathlib import Path
-from pytest_evo.plugin.isolation.mount import probe
-print(probe(Path(sys.argv[1])) or "")
-"""
 
 
 def find_rootdir(start: Path) -> Path:
@@ -131,116 +111,3 @@ def _unusable(path: Path, why: str) -> SettingsProblem:
         f"{path} cannot be extended: {why}. Nothing was written. Correct it, or put "
         f"the settings into {path.with_name(OWN_FILE)}."
     )
-
-
-# -- doctor ------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at: ``state`` is ok, note or problem."""
-
-    state: str
-    about: str
-    text: str
-
-
-def checkup(rootdir: Path) -> Iterator[Finding]:
-    """Look at everything that ``pytest --evolve`` needs, cheapest first."""
-    yield _python()
-    yield from _packages()
-    yield _forking()
-    try:
-        settings = load_settings(rootdir, {})
-        yield Finding("ok", "settings", f"read from {rootdir}")
-    except SettingsProblem as problem:
-        yield Finding("problem", "settings", str(problem))
-        return
-    artifact = None
-    try:
-        artifact = locate(rootdir, schema_of(settings))
-        yield Finding("ok", "artifact", settings.artifact or "")
-    except UsageProblem as problem:
-        yield Finding("problem", "artifact", str(problem))
-    yield _proposer(settings)
-    if artifact is not None:
-        yield _mounting(artifact)
-    yield _run_directory(rootdir / settings.run_dir)
-
-
-def _python() -> Finding:
-    text = f"{platform.python_version()} on {platform.system()} ({sys.executable})"
-    state = "ok" if sys.version_info >= (3, 11) else "problem"
-    return Finding(state, "python", text)
-
-
-def _packages() -> Iterator[Finding]:
-    for name in ("pytest-evo", *REQUIRED):
-        try:
-            yield Finding("ok", name, importlib.metadata.version(name))
-        except importlib.metadata.PackageNotFoundError:
-            text = f"not installed. Type: pip install {name}"
-            yield Finding("problem", name, text)
-
-
-def _forking() -> Finding:
-    if hasattr(os, "fork"):
-        return Finding("ok", "fork", "available")
-    return Finding("note", "fork", "not available here: isolation is 'workspace' only")
-
-
-def _proposer(settings: Settings) -> Finding:
-    knobs = sum(len(file.knob) for file in settings.file)
-    wanted = settings.proposer
-    if wanted is None:
-        wanted = "llm" if settings.model else "agent" if settings.agent else "search"
-    if wanted != "search":
-        named = {"llm": settings.model, "agent": settings.agent}.get(wanted)
-        return Finding("ok", "proposer", wanted + (f" with {named}" if named else ""))
-    if not knobs:
-        return Finding(
-            "problem",
-            "proposer",
-            "search has no knobs to turn. Declare some with "
-            "[[tool.pytest_evo.file.knob]], or set a model = or an agent =",
-        )
-    try:
-        version = importlib.metadata.version("optuna")
-    except importlib.metadata.PackageNotFoundError:
-        text = "search needs optuna. Type: pip install 'pytest-evo[search]'"
-        return Finding("problem", "proposer", text)
-    return Finding("ok", "proposer", f"search over {knobs} knobs (optuna {version})")
-
-
-def _mounting(artifact: Path) -> Finding:
-    if sys.platform != "linux":
-        text = "Linux only: code that reads fixed paths runs in copies of the project"
-        return Finding("note", "mount", text)
-    try:
-        done = subprocess.run(
-            [sys.executable, "-c", _MOUNT_PROBE, str(artifact)],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return Finding("note", "mount", f"could not be tried: {error}")
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        return Finding("note", "mount", f"could not be tried: {last}")
-    why = done.stdout.strip()
-    if why:
-        return Finding("note", "mount", f"not available: {why}")
-    return Finding("ok", "mount", "available: code may read the artifact's real path")
-
-
-def _run_directory(root: Path) -> Finding:
-    place = root
-    while not place.exists() and place != place.parent:
-        place = place.parent
-    if not place.is_dir() or not os.access(place, os.W_OK):
-        text = f"{place} cannot be written to. Set run_dir = to another place"
-        return Finding("problem", "run directory", text)
-    count = len(run_ids(root))
-    return Finding("ok", "run directory", f"{root} ({count} runs)")

@@ -124,6 +124,22 @@ def locate(rootdir: Path, schema: ArtifactSchema) -> Path:
     return path
 
 
+def refuse_own_files_inside(rootdir: Path, artifact: Path, settings: Settings) -> None:
+    """Keep what we write out of what is measured.
+
+    Raises:
+        ArtifactProblem: runs or reports would be written into the artifact.
+    """
+    for name in ("run_dir", "reports"):
+        place = (rootdir / getattr(settings, name)).resolve()
+        if place.is_relative_to(artifact.resolve()):
+            raise ArtifactProblem(
+                f"{name} = {getattr(settings, name)!r} is inside the artifact "
+                f"{settings.artifact!r}, so every run would change what it optimises. "
+                f"Type --evo-{name.replace('_', '-')}=DIR with a directory outside it."
+            )
+
+
 def _files(directory: Path, schema: ArtifactSchema) -> Iterator[str]:
     for folder, folders, files in os.walk(directory):
         folders[:] = [name for name in folders if not is_left_out(name, "dir")]

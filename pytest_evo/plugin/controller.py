@@ -7,12 +7,12 @@ import sys
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytest_evo.artifact.schema import locate
+from pytest_evo.artifact.schema import refuse_own_files_inside
 from pytest_evo.artifact.schema import schema_of
 from pytest_evo.errors import SettingsProblem
 from pytest_evo.models import ArtifactSchema
@@ -251,19 +251,3 @@ def refuse_no_artifact(settings: Settings) -> None:
             'pyproject.toml:\n\n    [tool.pytest_evo]\n    artifact = "DIR"\n\n'
             "pytest-evo init does that for you."
         )
-
-
-def refuse_own_files_inside(rootdir: Path, artifact: Path, settings: Settings) -> None:
-    """Keep what we write out of what is measured.
-
-    Raises:
-        SettingsProblem: runs or reports would be written into the artifact.
-    """
-    for name in ("run_dir", "reports"):
-        place = (rootdir / getattr(settings, name)).resolve()
-        if place.is_relative_to(artifact.resolve()):
-            raise SettingsProblem(
-                f"{name} = {getattr(settings, name)!r} is inside the artifact "
-                f"{settings.artifact!r}, so every run would change what it optimises. "
-                f"Type --evo-{name.replace('_', '-')}=DIR with a directory outside it."
-            )

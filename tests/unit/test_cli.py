@@ -207,11 +207,11 @@ def test_broken_settings_do_not_hide_runs(project, capsys):
 
 def test_doctor_finds_nothing_wrong_with_a_sound_project(project, capsys):
     record_run(project)
-    (project / "pytest_evo.toml").write_text('artifact = "prompts"\nmodel = "x/y"\n')
+    (project / "pytest_evo.toml").write_text('artifact = "prompts"\nmodel = "ollama/llama3"\n')
     assert main(["doctor"]) == 0
     out = capsys.readouterr().out
     assert "ok       artifact: prompts" in out
-    assert "ok       proposer: llm with x/y" in out
+    assert "ok       proposer: llm with ollama/llama3" in out
     assert out.endswith("all is well\n")
 
 
@@ -220,7 +220,7 @@ def test_doctor_names_every_problem(project, capsys):
     assert main(["doctor"]) == 1
     out = capsys.readouterr().out
     assert "problem  artifact: The artifact 'nowhere'" in out
-    assert "problem  proposer: search has no knobs" in out
+    assert "problem  proposer: The proposer 'search' turns knobs" in out
     assert out.endswith("2 to be solved\n")
 
 

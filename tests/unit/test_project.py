@@ -9,7 +9,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from pytest_evo.errors import SettingsProblem
-from pytest_evo.project import checkup
 from pytest_evo.project import find_rootdir
 from pytest_evo.project import init_project
 from pytest_evo.settings import load_settings
@@ -93,33 +92,3 @@ def test_rootdir_is_the_nearest_with_settings_or_runs(tmp_path):
     assert find_rootdir(deep) == tmp_path
     (tmp_path / "a/pyproject.toml").write_text("[tool.pytest_evo]\n")
     assert find_rootdir(deep) == tmp_path / "a"
-
-
-def test_checkup_looks_at_python_packages_and_settings(tmp_path):
-    found = {finding.about: finding for finding in checkup(tmp_path)}
-    assert found["python"].state == "ok"
-    assert found["pytest"].state == "ok"
-    assert found["artifact"].state == "problem"
-    assert "No artifact is declared" in found["artifact"].text
-
-
-def test_checkup_counts_the_knobs_that_search_turns(tmp_path):
-    (tmp_path / "p").mkdir()
-    (tmp_path / "p/x.toml").write_text("k = 1\n")
-    (tmp_path / "pytest_evo.toml").write_text(
-        'artifact = "p"\n[[file]]\npath = "x.toml"\n'
-        '[[file.knob]]\nkey = "k"\ntype = "int"\nlow = 1\nhigh = 3\n'
-    )
-    found = {finding.about: finding for finding in checkup(tmp_path)}
-    assert found["artifact"].state == "ok"
-    assert found["proposer"].text.startswith("search over 1 knob")
-    assert found["mount"].state in ("ok", "note")
-    assert found["run directory"].text.endswith("(0 runs)")
-
-
-def test_checkup_finds_a_run_directory_that_cannot_be(tmp_path):
-    (tmp_path / "taken").write_text("a file")
-    (tmp_path / "pytest_evo.toml").write_text('run_dir = "taken/x"\n')
-    found = {finding.about: finding for finding in checkup(tmp_path)}
-    assert found["run directory"].state == "problem"
-    assert "Set run_dir" in found["run directory"].text

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from pytest_evo.artifact.schema import locate
+from pytest_evo.artifact.schema import refuse_own_files_inside
 from pytest_evo.artifact.schema import schema_of
 from pytest_evo.errors import SettingsProblem
 from pytest_evo.models import ArtifactSchema
 from pytest_evo.plugin.controller import refuse_no_artifact
-from pytest_evo.plugin.controller import refuse_own_files_inside
 from pytest_evo.plugin.gating.bases import Base
 from pytest_evo.plugin.gating.bases import find_base
 from pytest_evo.plugin.gating.targets import choose_target
