@@ -26,6 +26,7 @@ from typing import Literal
 from typing import TypeAlias
 
 import pytest
+from _pytest.outcomes import Exit
 
 from pytest_evo.models import CaseId
 from pytest_evo.models import Detail
@@ -66,7 +67,7 @@ _MOST_SUBTESTS = 200  # that passed; the others are all kept
 _ENDS_SESSION = (pytest.exit.Exception, KeyboardInterrupt)
 
 
-class _OnceMore(pytest.exit.Exception):
+class _OnceMore(Exit):
     """Unwinds a plugin that would run a failed test again: the engine repeats cases."""
 
 
