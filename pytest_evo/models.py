@@ -352,10 +352,15 @@ class ChangelogEntry:
 
 
 class Status(StrEnum):
-    """What became of a candidate when its iteration closed."""
+    """What became of a candidate when its iteration closed.
+
+    ``accepted``: it was accepted and entered the population. ``unproven``: it was
+    accepted on the batch, and the val split did not let it in.
+    """
 
     START = "start"
     ACCEPTED = "accepted"
+    UNPROVEN = "unproven"
     REJECTED = "rejected"
     INCOMPLETE = "incomplete"
     DUPLICATE = "duplicate"

@@ -84,6 +84,27 @@ def estimate(marks: Sequence[CaseMark], plan: Plan) -> Estimate:
     return Estimate(count, noise, test, search)
 
 
+def check_start_budget(
+    limit: int | None, marks: Sequence[CaseMark], plan: Plan
+) -> None:
+    """Refuse a run that its rollouts cannot pay for, before any is spent.
+
+    Raises:
+        BudgetProblem: they do not reach, even for a suite without noise.
+    """
+    if limit is None:
+        return
+    need = estimate(marks, plan)
+    least = need.total + need.search
+    if limit < least:
+        raise BudgetProblem(
+            f"--budget-rollouts={limit} does not reach for a run: {need.cases} for "
+            f"the baseline, {need.noise} to measure noise, {need.reserve} kept for "
+            f"the final measurement, and {need.search} for {plan.least_proposals} "
+            f"proposals and one validation. Give at least {least}; nothing was run."
+        )
+
+
 class Baseline:
     """Runs the start artifact on everything that was collected."""
 
@@ -103,7 +124,7 @@ class Baseline:
             BudgetProblem: the budget cannot score the start once.
             SuiteProblem: no case can be scored, or none reaches the artifact.
         """
-        self._check_budget()
+        check_start_budget(self._budget.limits.rollouts, self._parts.marks, self._plan)
         ids = [mark.id for mark in self._parts.marks]
         first = await self._measure(self._start, ids, 0, Purpose.BASELINE, log)
         rollouts: dict[CaseId, list[Rollout]] = {row.case: [row] for row in first}
@@ -122,21 +143,6 @@ class Baseline:
             *(_with_split(event, splits) for event in log.events),
             noise,
         ]
-
-    def _check_budget(self) -> None:
-        limit = self._budget.limits.rollouts
-        if limit is None:
-            return
-        need = estimate(self._parts.marks, self._plan)
-        least = need.total + need.search
-        if limit < least:
-            raise BudgetProblem(
-                f"--budget-rollouts={limit} does not reach for a run: {need.cases} for "
-                f"the baseline, {need.noise} to measure noise, {need.reserve} kept for "
-                f"the final measurement, and {need.search} for "
-                f"{self._plan.least_proposals} proposals and one validation. Give at "
-                f"least {least}; nothing was run."
-            )
 
     async def _measure(
         self,

@@ -35,6 +35,8 @@ from pytest_evo.engine.state import oldest_first
 from pytest_evo.engine.state import State
 from pytest_evo.errors import BudgetProblem
 from pytest_evo.errors import ModelFailed
+from pytest_evo.errors import ProposerProblem
+from pytest_evo.errors import UsageProblem
 from pytest_evo.errors import WorkersLost
 from pytest_evo.events import AcceptanceDecided
 from pytest_evo.events import CasesFrozen
@@ -161,10 +163,18 @@ class Loop:
             await self._baseline()
             setup = self._settle_setup(announce)
             reason = await self._iterate(setup)
+            self._check_proposer()
             await self._measure_final(setup)
         except (Interrupted, WorkersLost, ModelFailed) as why:
             if self.state.population:
                 self._append_stop(self._short(why), str(why), complete=False)
+            raise
+        except ProposerProblem as why:  # what it refused is in the journal for good
+            self._append_stop("the proposer failed", str(why), complete=True)
+            raise
+        except UsageProblem as why:
+            if self.budget.total:
+                self._append_stop("refused", str(why), complete=False)
             raise
         return self._outcome(self._append_stop(reason, "", complete=True))
 
@@ -268,15 +278,24 @@ class Loop:
         )
         return await slots.run(self.state.commit + 1)
 
+    def _check_proposer(self) -> None:
+        faults = self.state.faults
+        if faults and len(faults) == self.state.proposals:
+            raise ProposerProblem(
+                f"no proposal came through: the proposer itself failed all of the "
+                f"{len(faults)} times it was asked. The last time {faults[-1]}. Mend "
+                "it and start a new run: pytest --evolve"
+            )
+
     # -- commits ---------------------------------------------------------------------
 
     def _commit(self, number: int, result: Result, log: ScopeLog) -> None:
         accepted = result.child is not None and bool(result.val)
         twin = self._twin(result) if accepted else None
-        statuses = [
-            (candidate, Status.DUPLICATE if candidate.id == twin else status)
-            for candidate, status in result.nodes
-        ]
+        statuses = list(result.nodes)
+        last, status = statuses[-1] if statuses else (None, None)
+        if last is not None and status is Status.ACCEPTED and (twin or not accepted):
+            statuses[-1] = (last, Status.DUPLICATE if twin else Status.UNPROVEN)
         population = self.state.population
         if accepted and twin is None:
             population = self._select(result)
@@ -341,7 +360,7 @@ class Loop:
         stop = RunStopped(
             reason=reason,
             detail=detail,
-            winner=self.winner.candidate.id,
+            winner=self.winner.candidate.id if self.state.population else START,
             iterations=self.state.commit,
             rollouts=self.budget.total,
             by_purpose={

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import replace
@@ -78,6 +79,10 @@ class Setup:
             return self.depth
         affordable = int(SHARE_OF_LEFT * left / self.batch) - 2
         return max(0, min(self.depth, affordable))
+
+    def left_for(self, depth: int) -> int:
+        """Rollouts that have to be left for chains of ``depth``."""
+        return math.ceil((depth + 2) * self.batch / SHARE_OF_LEFT)
 
     def worst_case(self, depth: int) -> int:
         """Rollouts that an iteration of this depth can take at most, retries aside."""

@@ -16,6 +16,7 @@ from pytest_evo.events import CasesFrozen
 from pytest_evo.events import Event
 from pytest_evo.events import IterationClosed
 from pytest_evo.events import NoiseMeasured
+from pytest_evo.events import ProposalMade
 from pytest_evo.events import RolloutRecorded
 from pytest_evo.models import Attempt
 from pytest_evo.models import Candidate
@@ -81,6 +82,7 @@ class Snapshot:
     skipped_in_a_row: int
     refused_in_a_row: int
     stopping: str | None  # why a committed iteration ends the run
+    last_refusal: str = ""
 
     def seen(self, tree: TreeHash) -> CandidateId | None:
         """The candidate that had these files before, if this snapshot may know it."""
@@ -100,6 +102,9 @@ class State:
         self.start_tree: TreeHash = ""
         self._skipped_in_a_row = 0
         self._refused_in_a_row = 0
+        self._last_refusal = ""
+        self.proposals = 0
+        self.faults: list[str] = []  # of the proposer itself
         self._stopping: str | None = None
         self.spent = 0
         self._known: dict[TreeHash, Scores] = {}
@@ -141,6 +146,7 @@ class State:
             skipped_in_a_row=self._skipped_in_a_row,
             refused_in_a_row=self._refused_in_a_row,
             stopping=self._stopping,
+            last_refusal=self._last_refusal,
         )
 
     # -- the fold ------------------------------------------------------------------
@@ -158,6 +164,8 @@ class State:
                 self._freeze(event.cases)
             elif isinstance(event, NoiseMeasured):
                 self.noise = event
+            elif isinstance(event, ProposalMade):
+                self._note_proposal(event)
             elif isinstance(event, CandidateRecorded):
                 recorded.append(event)
             elif isinstance(event, AcceptanceDecided):
@@ -179,6 +187,11 @@ class State:
             row = scores.setdefault(event.tree, {})
             row[event.case] = (*row.get(event.case, ()), event.score)
             self._records.setdefault(event.tree, {})[event.case] = event
+
+    def _note_proposal(self, event: ProposalMade) -> None:
+        self.proposals += 1
+        if event.fault:
+            self.faults.append(event.refusal or "")
 
     def _register(self, event: CandidateRecorded) -> None:
         if event.status in (Status.START, Status.ACCEPTED):
@@ -245,6 +258,8 @@ class State:
         skipped = not worked and not refused
         self._skipped_in_a_row = self._skipped_in_a_row + 1 if skipped else 0
         self._refused_in_a_row = self._refused_in_a_row + 1 if refused else 0
+        if refused:
+            self._last_refusal = closed.reason.removeprefix(REFUSED)
         if closed.reason.startswith(BUDGET):
             axis = closed.reason.removeprefix(BUDGET).partition(":")[0]
             self._stopping = self._stopping or f"{BUDGET}{axis}"
@@ -270,7 +285,7 @@ class State:
                     if case in self._train
                 },
                 gain=effects.get(event.id),
-                accepted=event.status is Status.ACCEPTED,
+                accepted=event.status in (Status.ACCEPTED, Status.UNPROVEN),
                 data=event.data,
                 changelog=event.changelog,
                 tree=event.tree,

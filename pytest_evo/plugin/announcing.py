@@ -125,10 +125,23 @@ def _key_notes(settings: Settings) -> Iterator[str]:
         )
 
 
+def _depth(prospect: Prospect) -> str:
+    """The depth of chains now, and what is in the way of deeper ones."""
+    setup, left = prospect.setup, prospect.left
+    now = setup.depth_for(left)
+    if now == setup.depth or left is None:
+        return f"chain depth {now}"
+    wanted = prospect.spent + prospect.reserve + setup.left_for(setup.depth)
+    return (
+        f"chain depth {now} ({setup.depth} from --budget-rollouts={wanted} on, or with "
+        f"--evo-chain-depth={setup.depth})"
+    )
+
+
 def _notes(prospect: Prospect, settings: Settings) -> tuple[str, ...]:
     setup = prospect.setup
     notes = [
-        f"batch {setup.batch}, chain depth {setup.depth}, slots {settings.slots}, "
+        f"batch {setup.batch}, {_depth(prospect)}, slots {settings.slots}, "
         f"seed {settings.seed}"
     ]
     if setup.is_noisy:

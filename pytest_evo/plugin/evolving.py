@@ -6,14 +6,18 @@ import asyncio
 import os
 import shutil
 import tempfile
+import traceback
 from collections.abc import Callable
 from collections.abc import Sequence
 from enum import IntEnum
 from pathlib import Path
 
+import pytest
+
 from pytest_evo.artifact.workshop import DirectoryWorkshop
 from pytest_evo.diagnosis.evidence import write_evidence
 from pytest_evo.diagnosis.none import NoDiagnosis
+from pytest_evo.engine.baseline import check_start_budget
 from pytest_evo.engine.baseline import estimate
 from pytest_evo.engine.budget import Budget
 from pytest_evo.engine.draws import SeededDraws
@@ -24,9 +28,13 @@ from pytest_evo.engine.parts import Parts
 from pytest_evo.engine.parts import Strategy
 from pytest_evo.engine.softstop import Interrupted
 from pytest_evo.errors import ModelFailed
+from pytest_evo.errors import RunDirectoryProblem
 from pytest_evo.errors import SettingsProblem
+from pytest_evo.errors import UsageProblem
 from pytest_evo.errors import WorkersLost
+from pytest_evo.hostile import one_line
 from pytest_evo.models import Candidate
+from pytest_evo.models import candidate_id
 from pytest_evo.models import CaseMark
 from pytest_evo.models import START
 from pytest_evo.plugin import diagnosing
@@ -37,6 +45,7 @@ from pytest_evo.plugin.announcing import Header
 from pytest_evo.plugin.diagnosing import Reading
 from pytest_evo.plugin.isolating import Calibration
 from pytest_evo.plugin.observing import RunObserver
+from pytest_evo.plugin.options import option_overrides
 from pytest_evo.plugin.pools.base import Pool
 from pytest_evo.plugin.redaction import Redaction
 from pytest_evo.plugin.redaction import secrets_of
@@ -45,6 +54,7 @@ from pytest_evo.plugin.runfiles import RunFiles
 from pytest_evo.plugin.scratch import scratch_directory
 from pytest_evo.plugin.task import Task
 from pytest_evo.plugin.terminal import LiveDisplay
+from pytest_evo.protocols import ProposalKey
 from pytest_evo.publish import apply_candidate
 from pytest_evo.publish import publish
 from pytest_evo.publish import Published
@@ -55,6 +65,7 @@ from pytest_evo.store.view import load_run
 from pytest_evo.strategies.presets import make_strategy
 
 LEAST_POPULATION = 3
+_SHOWN = 400  # characters of what a proposer raised
 
 
 class ExitCode(IntEnum):
@@ -78,6 +89,7 @@ class Evolution:
         self._stop_early = False
         self._redaction = Redaction({})
         self._reading = Reading(NoDiagnosis())
+        self._fault_told = False
         self.published: Published | None = None
         self.applied = False
         self.run_id = ""
@@ -121,11 +133,17 @@ class Evolution:
         self._redaction = Redaction(secrets_of(os.environ, self._task.artifact))
         pool.loads = self._redaction.loads
         pool.notice = lambda text: self._display.note([Line(f"evo: {text}")])
+        never_began = False
         try:
             return self._run(pool, settings, marks, how, files)
+        except UsageProblem:
+            never_began = not files.resumed and not pool.finished_rollouts
+            raise
         finally:
             self._task.models.close()
             files.close()
+            if never_began:
+                shutil.rmtree(files.directory.path, ignore_errors=True)
 
     def _open(self, settings: Settings, marks: Sequence[CaseMark]) -> RunFiles:
         task = self._task
@@ -174,6 +192,7 @@ class Evolution:
                 observer=observer,
                 marks=marks,
                 calibrate=calibration.settle,
+                fault=self._keep_fault,
                 gather=diagnosing.gatherer(self._task, files, self._redaction.text),
             )
             self._loop = Loop(parts, plan, limits)
@@ -222,6 +241,13 @@ class Evolution:
             loop.interrupt()
         if files.resumed and not loop.finished_before():
             runfiles.mark_resumed(files)
+        elif files.resumed and _budget_was_typed(self._config):
+            raise RunDirectoryProblem(
+                f"run {files.directory.id} has ended and its winner is measured; more "
+                "budget would choose another one after the look at the final split. "
+                "Leave the budget out to see its result again, or start a new run: "
+                "pytest --evolve"
+            )
         end: RunEnd | None = None
         status = ExitCode.OK
         try:
@@ -273,6 +299,21 @@ class Evolution:
             user_check=lambda path: hooks.check_artifact(self._config, path),
         )
 
+    def _keep_fault(self, key: ProposalKey, error: BaseException) -> str:
+        """Keep the traceback of a proposer's error; say the error in a line."""
+        archive = self._task.archive
+        name = candidate_id(key.iteration, key.step) + ("-again" * bool(key.attempt))
+        text = "".join(traceback.format_exception(error))
+        archive.keep(name, {"traceback.txt": text})
+        said = one_line(archive.redact(f"{type(error).__name__}: {error}"), _SHOWN)
+        if not self._fault_told:
+            self._fault_told = True
+            self._task.notices(
+                f"the proposer raised {said}; the traceback is in "
+                f"{archive.folder}/{name}/traceback.txt"
+            )
+        return f"{said} (proposer/{name}/traceback.txt in the run directory)"
+
     def _strategy(self, settings: Settings) -> Strategy:
         made = hooks.make_strategy(self._config, settings.strategy)
         if made is None:
@@ -293,6 +334,7 @@ class Evolution:
         splits, split_how = planning.explicit_splits(marks, settings)
         plan = planning.make_plan(settings, self._task.schema, "", splits)
         limits, default = planning.make_limits(settings, marks, plan)
+        check_start_budget(limits.rollouts, marks, plan)
         cost = estimate(marks, plan)
         texts = planning.limit_texts(limits, default)
         worst = (
@@ -333,6 +375,10 @@ class Evolution:
             apply_candidate(view, self._config.rootpath, winner.id)
             self.applied = True
         hooks.run_finished(self._config, files.directory.path, winner, end.stop.reason)
+
+
+def _budget_was_typed(config: pytest.Config) -> bool:
+    return any(name.startswith("budget_") for name in option_overrides(config))
 
 
 def population_size(settings: Settings) -> int:

@@ -244,7 +244,7 @@ def _judged(one: Standing) -> str:
     status, gain = one.record.status, one.parent_gain
     if status is Status.INCOMPLETE:
         return "incomplete"
-    if status is Status.ACCEPTED:
+    if status in (Status.ACCEPTED, Status.UNPROVEN):
         return "better"
     if status is not Status.REJECTED or gain is None or abs(gain) <= EPSILON:
         return "same"

@@ -124,3 +124,37 @@ def test_run_of_another_project_is_not_resumed(pytester: pytest.Pytester) -> Non
     done = evolve(other, "--evo-resume=last", f"--evo-run-dir={shared}", "-n", "0")
     assert done.returncode == 4
     assert "pytest --evolve" in done.stdout + done.stderr
+
+
+def test_run_that_was_refused_before_its_first_rollout_leaves_no_run(
+    pytester: pytest.Pytester,
+) -> None:
+    root = make_project(pytester)
+    refused(root, "--budget-rollouts=9", "-n", "0")
+    assert not list((root / ".evo" / "runs").glob("*"))
+
+
+def test_dry_run_refuses_the_budget_that_the_run_refuses(
+    pytester: pytest.Pytester,
+) -> None:
+    root = make_project(pytester)
+    text = refused(root, "--budget-rollouts=9", "--evo-dry-run", "-n", "0")
+    assert "Give at least" in text
+
+
+def test_budget_of_an_ended_run_cannot_be_raised(pytester: pytest.Pytester) -> None:
+    root = make_project(pytester)
+    assert evolve(root, *OPTIONS).returncode == 0
+    ran = executed(root)
+    done = evolve(root, "--evo-resume=last", "--budget-rollouts=900", "-n", "0")
+    assert done.returncode == 4, done.stdout
+    assert "its winner is measured" in done.stdout + done.stderr
+    assert executed(root) == ran
+
+
+def test_header_says_from_which_budget_on_chains_begin(
+    pytester: pytest.Pytester,
+) -> None:
+    root = make_project(pytester)
+    done = evolve(root, "--budget-rollouts=120", "-n", "0")
+    assert "chain depth 0 (5 from --budget-rollouts=" in done.stdout, done.stdout

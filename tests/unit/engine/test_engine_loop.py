@@ -20,6 +20,7 @@ from pytest_evo.models import Outcome
 from pytest_evo.models import Purpose
 from pytest_evo.models import Rollout
 from pytest_evo.models import Split
+from pytest_evo.models import START
 from pytest_evo.models import Status
 from pytest_evo.protocols import Request
 from pytest_evo.store.journal import MemoryJournal
@@ -462,3 +463,50 @@ def test_validation_stops_where_the_child_cannot_enter_any_more() -> None:
     stopped = [row for row in reasons if "cannot enter the population" in row]
     full = sum(1 for row in world.iterations_closed if row.accepted) * 12
     assert len(validated) <= full + 12 * len(stopped)
+
+
+def test_candidate_that_validation_kept_out_is_unproven_not_accepted() -> None:
+    train, val = [Split.TRAIN] * 20, [Split.VAL] * 20
+
+    def only_the_start_passes_val(
+        request: Request, case: str, repeat: int
+    ) -> Rollout | None:
+        if case not in {mark.id for mark in marks if mark.split is Split.VAL}:
+            return None
+        good = request.candidate == START
+        outcome = Outcome.PASSED if good else Outcome.FAILED
+        return Rollout("?", "?", case, repeat, outcome, float(good))
+
+    marks = [
+        CaseMark(f"t.py::t[{index}]", "t.py", 1, "print", split=split)
+        for index, split in enumerate(train + val)
+    ]
+    splits = {mark.id: mark.split for mark in marks}
+    world = World(
+        marks=marks,
+        fault=only_the_start_passes_val,
+        iterations=6,
+        plan={"splits": splits},
+    )
+    world.run()
+    status = {
+        row.id: row.status for row in world.events if isinstance(row, CandidateRecorded)
+    }
+    kept_out = [
+        row.child
+        for row in world.iterations_closed
+        if "cannot enter the population" in row.reason
+    ]
+    assert kept_out
+    assert {status[child] for child in kept_out if child} == {Status.UNPROVEN}
+    assert Status.ACCEPTED not in status.values()
+
+
+def test_run_that_is_refused_after_its_baseline_says_so_in_the_journal() -> None:
+    world = World(rollouts=160, noise=0.9)  # noise is known after the baseline
+    with pytest.raises(BudgetProblem):
+        world.run()
+    assert world.evaluator.executed
+    stop = world.events[-1]
+    assert isinstance(stop, RunStopped)
+    assert (stop.reason, stop.complete) == ("refused", False)
