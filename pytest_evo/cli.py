@@ -31,6 +31,7 @@ from pytest_evo.errors import UsageProblem
 from pytest_evo.models import CandidateId
 from pytest_evo.models import START
 from pytest_evo.project import find_rootdir
+from pytest_evo.project import guess_artifact
 from pytest_evo.project import init_project
 from pytest_evo.publish import apply_candidate
 from pytest_evo.publish import below_repository
@@ -283,10 +284,14 @@ def _gate(options: argparse.Namespace) -> int:
 
 def _init(options: argparse.Namespace) -> int:
     rootdir = options.rootdir or Path.cwd()
+    guess = guess_artifact(rootdir)
     table = init_project(rootdir, options.artifact)
     path = _short(rootdir / "pyproject.toml")
     lines = [Line(visible(text)) for text in table.rstrip().splitlines()]
     _write([Line(f"added to {visible(path)}:"), Line(""), *lines, Line("")])
+    if options.artifact is None and not (rootdir / guess).is_dir():
+        text = f"there is no directory {guess}: create it, or write your own's name"
+        _write([Line(f"{text} into artifact", "yellow")])
     _write([Line("next: pytest-evo doctor", "bold")])
     return OK
 

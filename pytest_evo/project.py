@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import tomllib
 from pathlib import Path
@@ -14,6 +15,24 @@ from pytest_evo.settings import PYPROJECT
 
 LIKELY = ("prompts", "skills", "pipeline", "agent", "agents", "prompt")
 """Directories that are usually what a project wants to improve."""
+
+
+_EXAMPLES = (
+    "What files are for, told to whatever edits them:",
+    "[[tool.pytest_evo.file]]",
+    'path = "*.md"',
+    'about = "who reads it, and when"',
+    "",
+    "What the proposer search may turn. Without a knob, name one of:",
+    'model = "PROVIDER/NAME", agent = "NAME", scripted = "proposals.py".',
+    "[[tool.pytest_evo.file]]",
+    'path = "settings.toml"',
+    "[[tool.pytest_evo.file.knob]]",
+    'key = "section.name"',
+    'type = "float"',
+    "low = 0.0",
+    "high = 1.0",
+)
 
 
 def find_rootdir(start: Path) -> Path:
@@ -40,11 +59,15 @@ def _has_table(pyproject: Path) -> bool:
 def init_project(rootdir: Path, artifact: str | None = None) -> str:
     """Add a minimal ``[tool.pytest_evo]`` to pyproject.toml; return what was added.
 
-    Everything that is in the file stays as it is, byte for byte.
+    Everything that is in the file stays as it is, byte for byte. Without an artifact
+    the first likely directory is taken, and the likeliest name where there is none.
 
     Raises:
-        SettingsProblem: there are settings already, or the file cannot be extended.
+        SettingsProblem: there are settings already, the artifact is no directory, or
+            the file cannot be extended.
     """
+    if artifact is not None:
+        _insist_on_directory(rootdir, artifact)
     path = rootdir / PYPROJECT
     for file, there in ((rootdir / OWN_FILE, True), (path, _has_table(path))):
         if there and file.exists():
@@ -57,7 +80,7 @@ def init_project(rootdir: Path, artifact: str | None = None) -> str:
     except OSError as error:
         raise _unusable(path, error.strerror or str(error)) from error
     line_end = b"\r\n" if b"\r\n" in before else b"\n"
-    table = _table(artifact or _guess(rootdir))
+    table = settings_table(artifact or guess_artifact(rootdir))
     gap = b"" if not before else line_end * (1 if before.endswith(b"\n") else 2)
     after = before + gap + table.encode().replace(b"\n", line_end)
     _check_extension(path, before, after)
@@ -73,21 +96,36 @@ def init_project(rootdir: Path, artifact: str | None = None) -> str:
     return table
 
 
-def _guess(rootdir: Path) -> str:
+def _insist_on_directory(rootdir: Path, artifact: str) -> None:
+    root, place = rootdir.resolve(), (rootdir / artifact).resolve()
+    if place.is_dir() and place.is_relative_to(root) and place != root:
+        return
+    there = [path.name for path in root.iterdir() if path.is_dir()]
+    close = difflib.get_close_matches(artifact.strip("./"), sorted(there), 1)
+    hint = (
+        f"Did you mean --artifact={close[0]}?" if close else "Type one, or create it."
+    )
+    raise SettingsProblem(
+        f"--artifact={artifact} is no directory below {root}. Nothing was written. "
+        f"{hint}"
+    )
+
+
+def guess_artifact(rootdir: Path) -> str:
+    """The first of the likely directories that is there, else the likeliest name."""
     return next((name for name in LIKELY if (rootdir / name).is_dir()), LIKELY[0])
 
 
-def _table(artifact: str) -> str:
+def settings_table(artifact: str) -> str:
+    """The minimal table, as text."""
     table = tomlkit.table()
     table.add("artifact", artifact)
     table["artifact"].comment("the directory that may change")
     table.add("objective", "")
     table["objective"].comment("what a better one does, in a sentence or two")
     table.add(tomlkit.nl())
-    table.add(tomlkit.comment("What the files are for, and what search may turn:"))
-    table.add(tomlkit.comment("[[tool.pytest_evo.file]]"))
-    table.add(tomlkit.comment('path = "*.md"'))
-    table.add(tomlkit.comment('about = "who reads it, and when"'))
+    for text in _EXAMPLES:
+        table.add(tomlkit.comment(text) if text else tomlkit.nl())
     document = tomlkit.document()
     document.add("tool", tomlkit.table(is_super_table=True).add("pytest_evo", table))
     return tomlkit.dumps(document)

@@ -207,7 +207,9 @@ def test_broken_settings_do_not_hide_runs(project, capsys):
 
 def test_doctor_finds_nothing_wrong_with_a_sound_project(project, capsys):
     record_run(project)
-    (project / "pytest_evo.toml").write_text('artifact = "prompts"\nmodel = "ollama/llama3"\n')
+    (project / "pytest_evo.toml").write_text(
+        'artifact = "prompts"\nmodel = "ollama/llama3"\n'
+    )
     assert main(["doctor"]) == 0
     out = capsys.readouterr().out
     assert "ok       artifact: prompts" in out
@@ -236,6 +238,15 @@ def test_init_then_doctor(project, capsys):
     assert main(["init"]) == 0
     assert 'artifact = "prompts"' in capsys.readouterr().out
     assert "settings already" in refusal(capsys, "init")
+
+
+def test_init_says_that_the_guessed_directory_is_not_there(project, capsys):
+    assert main(["init"]) == 0
+    assert "there is no directory prompts: create it" in capsys.readouterr().out
+
+
+def test_init_refuses_a_directory_that_is_not_there(project, capsys):
+    assert "--artifact=asistant" in refusal(capsys, "init", "--artifact", "asistant")
 
 
 def test_module_is_the_command(project):

@@ -1,20 +1,22 @@
 from __future__ import annotations
 
+import re
 import tomllib
 
 import pytest
 from hypothesis import given
-from hypothesis import HealthCheck
 from hypothesis import settings
 from hypothesis import strategies as st
 
 from pytest_evo.errors import SettingsProblem
 from pytest_evo.project import find_rootdir
 from pytest_evo.project import init_project
+from pytest_evo.project import settings_table
 from pytest_evo.settings import load_settings
 
 
 def test_init_creates_what_settings_load(tmp_path):
+    (tmp_path / "flows").mkdir()
     init_project(tmp_path, "flows")
     assert load_settings(tmp_path, {}).artifact == "flows"
 
@@ -72,13 +74,29 @@ def test_init_guesses_a_directory_that_is_there(tmp_path):
     assert 'artifact = "skills"' in init_project(tmp_path)
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.parametrize("name", ["asistant", "elsewhere/x", "a_file", ".", ".."])
+def test_init_refuses_an_artifact_that_is_no_directory_here(tmp_path, name):
+    (tmp_path / "assistant").mkdir()
+    (tmp_path / "a_file").write_text("")
+    with pytest.raises(SettingsProblem, match="Nothing was written") as caught:
+        init_project(tmp_path, name)
+    assert ("--artifact=assistant" in str(caught.value)) is (name == "asistant")
+    assert not (tmp_path / "pyproject.toml").exists()
+
+
+def test_init_shows_examples_that_are_settings_once_uncommented(tmp_path):
+    (tmp_path / "flows").mkdir()
+    text = init_project(tmp_path, "flows")
+    examples = re.sub(r"(?m)^# (?=\[|\w+ = [^,]*$)", "", text)
+    (tmp_path / "pyproject.toml").write_text(examples)
+    files = load_settings(tmp_path, {}).file
+    assert [len(file.knob) for file in files] == [0, 1]
+
+
+@settings(max_examples=50)
 @given(st.text(st.characters(codec="utf-8"), min_size=1))
-def test_init_writes_any_name_so_that_it_is_read_back(tmp_path, name):
-    path = tmp_path / "pyproject.toml"
-    path.unlink(missing_ok=True)
-    init_project(tmp_path, name)
-    found = tomllib.loads(path.read_text(encoding="utf-8"))
+def test_init_writes_any_name_so_that_it_is_read_back(name):
+    found = tomllib.loads(settings_table(name))
     assert found["tool"]["pytest_evo"]["artifact"] == name
 
 
