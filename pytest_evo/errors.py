@@ -9,9 +9,11 @@ EvoError
 │   ├── RunDirectoryProblem a run directory that cannot be used
 │   │   └── JournalDamaged  a journal that is broken in the middle
 │   ├── BaselineProblem     what the gate compares with: a git ref or a baseline file
+│   ├── ProposerProblem     a proposer that failed itself, every time it was asked
 │   ├── WorkerProblem       a worker's machine that cannot go on, as with a full disk
 │   └── ModelProblem        a model or agent that can never answer: key, name, program
 ├── ProposalRefused         an answer of a proposer that is not evaluated
+│   └── ProposerFault       no answer: the proposer raised, or gave back something else
 ├── ProposerExhausted       a proposer that has nothing left to propose
 ├── ModelFailed             a model that gave no usable answer this time
 │   └── ContextOverflow     a request that is too long for the model
@@ -65,6 +67,10 @@ class WorkerProblem(UsageProblem):
     """A worker cannot go on before a person has changed something on its machine."""
 
 
+class ProposerProblem(UsageProblem):
+    """The proposer itself failed every time it was asked; it has to be mended."""
+
+
 class ModelProblem(UsageProblem):
     """A wrong key, an unknown model, an agent that is not there: asking again is vain.
 
@@ -77,6 +83,10 @@ class ProposalRefused(EvoError):
 
     ``str(error)`` is the feedback that the proposer gets.
     """
+
+
+class ProposerFault(ProposalRefused):
+    """The proposer raised something of its own, or gave back no answer at all."""
 
 
 class ProposerExhausted(EvoError):

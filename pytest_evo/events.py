@@ -108,6 +108,7 @@ class ProposalMade:
     usage: Usage = NO_USAGE
     data: Mapping[str, Json] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()  # entries of the changelog that do not hold
+    fault: bool = False  # the proposer itself failed; ``refusal`` says how
     kind: Literal["proposal"] = "proposal"
 
 

@@ -30,6 +30,7 @@ from pytest_evo.protocols import Draws
 from pytest_evo.protocols import Evaluator
 from pytest_evo.protocols import Journal
 from pytest_evo.protocols import ParentSampler
+from pytest_evo.protocols import ProposalKey
 from pytest_evo.protocols import Proposer
 from pytest_evo.protocols import Refiner
 from pytest_evo.protocols import RolloutStore
@@ -41,6 +42,8 @@ Gather: TypeAlias = Callable[
     [Sequence[Node], Sequence[Case], Sequence[Attempt]], Evidence
 ]
 """Nodes of a chain (parent first), its batch and closed attempts to evidence."""
+
+Fault: TypeAlias = Callable[[ProposalKey, BaseException], str]
 
 
 class Observer(Protocol):
@@ -109,5 +112,7 @@ class Parts:
 
     Returns what each case's fingerprint has to cover beside what was collected.
     """
+    fault: Fault = lambda key, error: f"{type(error).__name__}: {error}"
+    """Called with what a proposer raised; keeps it and says it in a line."""
     gather: Gather = lambda nodes, batch, attempts: Evidence()
     """Called before each proposal: what is known of the chain on its batch."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Awaitable
+from collections.abc import Iterator
 from collections.abc import Sequence
+from contextlib import contextmanager
 
 from pytest_evo.background import in_daemon_thread
 from pytest_evo.chat import AnswersOver
@@ -21,6 +24,7 @@ from pytest_evo.errors import ModelFailed
 from pytest_evo.errors import ModelProblem
 from pytest_evo.errors import ProposalRefused
 from pytest_evo.errors import ProposerExhausted
+from pytest_evo.errors import ProposerFault
 from pytest_evo.events import ProposalMade
 from pytest_evo.hostile import one_line
 from pytest_evo.models import Candidate
@@ -115,6 +119,7 @@ class Proposing:
             None,
             str(error),
             usage=spent_on(error) + usage,
+            fault=isinstance(error, ProposerFault),
         )
 
     def _candidate(
@@ -147,7 +152,7 @@ class Proposing:
         request = self._request(key, base, nodes, batch, feedback)
         answer: Proposal | str = ""
         try:
-            answer = await self._stop.unless(self._answer(request))
+            answer = await self._stop.unless(self._answer(key, request))
             edit = workshop.close(key, tree, answer)
             twin = self._twin(edit.tree, nodes)
             if twin is not None:
@@ -216,23 +221,35 @@ class Proposing:
             evidence=evidence,
         )
 
-    async def _answer(self, request: ProposalRequest) -> Proposal | str:
+    async def _answer(
+        self, key: ProposalKey, request: ProposalRequest
+    ) -> Proposal | str:
         propose = self._parts.proposer.propose
-        try:
-            answer = await in_daemon_thread(lambda: propose(request))
-            if inspect.isawaitable(answer):
+
+        def asked() -> Proposal | str | Awaitable[Proposal | str]:
+            with self._faults(key):  # in the thread: no future can carry StopIteration
+                return propose(request)
+
+        answer = await in_daemon_thread(asked)
+        if inspect.isawaitable(answer):
+            with self._faults(key):
                 answer = await answer
-        except EvoError:
-            raise
-        except Exception as error:
-            raise ProposalRefused(
-                f"the proposer raised {type(error).__name__}: {error}"
-            ) from error
         if isinstance(answer, Proposal | str):
             return answer
-        raise ProposalRefused(
+        raise ProposerFault(
             f"the proposer returned {type(answer).__name__}, not a Proposal or a string"
         )
+
+    @contextmanager
+    def _faults(self, key: ProposalKey) -> Iterator[None]:
+        """Have what a proposer raises of its own told, and count as no answer."""
+        try:
+            yield
+        except EvoError:
+            raise
+        except (Exception, SystemExit) as error:
+            told = self._parts.fault(key, error)
+            raise ProposerFault(f"the proposer raised {told}") from error
 
     def _twin(self, tree: str, nodes: Sequence[Node]) -> CandidateId | None:
         for node in nodes:

@@ -19,8 +19,10 @@ from pytest_evo.engine.setup import Setup
 from pytest_evo.engine.softstop import SoftStop
 from pytest_evo.engine.state import BUDGET
 from pytest_evo.engine.state import Snapshot
+from pytest_evo.hostile import one_line
 
 REFUSED_IN_A_ROW = 10
+_SHOWN = 400  # characters of a refusal in the reason of a stop
 Running: TypeAlias = dict[int, asyncio.Task[tuple[Result, ScopeLog]]]
 
 
@@ -149,7 +151,10 @@ class Slots:
         except BudgetReached as reached:
             return f"{BUDGET}{reached.axis}"
         if snapshot.refused_in_a_row >= REFUSED_IN_A_ROW:
-            return f"{REFUSED_IN_A_ROW} iterations in a row were refused"
+            return (
+                f"{REFUSED_IN_A_ROW} iterations in a row were refused, the last one "
+                f"because: {one_line(snapshot.last_refusal, _SHOWN)}"
+            )
         enough = max(5, 2 * -(-len(self._setup.train) // self._setup.batch))
         if snapshot.skipped_in_a_row >= enough:
             return "converged: parents are perfect on every batch"
