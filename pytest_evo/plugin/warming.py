@@ -34,7 +34,11 @@ class WarmFixtures:
             item = self._user_of(name)
             recorder().begin(artifact, artifact, project)
             ask = partial(item._request.getfixturevalue, name)
-            call = pytest.CallInfo.from_call(ask, when="setup")
+            state.stack[item] = ([], None)  # only who is being set up may ask
+            try:
+                call = pytest.CallInfo.from_call(ask, when="setup")
+            finally:
+                del state.stack[item]
             seen = recorder().end()
             if call.excinfo is not None:
                 raise SuiteProblem(
