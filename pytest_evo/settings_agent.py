@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Literal
 from typing import Self
 from urllib.parse import urlsplit
@@ -14,12 +13,12 @@ from pydantic import field_validator
 from pydantic import model_validator
 from pydantic import StrictBool
 
+from pytest_evo.settings_text import check_prices
 from pytest_evo.settings_text import Number
 from pytest_evo.settings_text import Seconds
 from pytest_evo.settings_text import Text
 from pytest_evo.settings_text import Texts
-
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+from pytest_evo.settings_text import Variable
 
 
 class AgentSettings(BaseModel):
@@ -29,7 +28,7 @@ class AgentSettings(BaseModel):
 
     model: Text | None = Field(default=None, examples=["gpt-5-mini"])
     api_base: Text | None = Field(default=None, examples=["http://127.0.0.1:8000/v1"])
-    api_key_env: Text | None = Field(default=None, examples=["EVO_OPENAI_API_KEY"])
+    api_key_env: Variable | None = Field(default=None, examples=["EVO_OPENAI_API_KEY"])
     sandbox: Literal["auto", "required", "never"] = Field(
         default="auto", examples=["required"]
     )
@@ -55,21 +54,13 @@ class AgentSettings(BaseModel):
             raise ValueError("no key may be in the address; use api_key_env")
         return value
 
-    @field_validator("api_key_env")
-    @classmethod
-    def _names_a_variable(cls, value: str | None) -> str | None:
-        if value is not None and not _VARIABLE.fullmatch(value):
-            raise ValueError(
-                "the name of an environment variable is needed, never the key itself"
-            )
-        return value
-
     @model_validator(mode="after")
     def _prices_go_together(self) -> Self:
-        if (self.input_usd is None) is not (self.output_usd is None):
-            raise ValueError("input_usd and output_usd go together: write both")
-        if self.cached_usd is not None and self.input_usd is None:
-            raise ValueError("cached_usd needs input_usd and output_usd")
+        check_prices(
+            input_usd=self.input_usd,
+            cached_usd=self.cached_usd,
+            output_usd=self.output_usd,
+        )
         return self
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Annotated
 from typing import Any
@@ -17,13 +16,14 @@ from pydantic import field_validator
 from pydantic import model_validator
 from pydantic import StrictBool
 
+from pytest_evo.settings_text import check_prices
 from pytest_evo.settings_text import Count
 from pytest_evo.settings_text import Number
 from pytest_evo.settings_text import Positive
 from pytest_evo.settings_text import Seconds
 from pytest_evo.settings_text import Text
+from pytest_evo.settings_text import Variable
 
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OURS = frozenset(
     {
         "api_base",
@@ -55,7 +55,7 @@ class ModelSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     api_base: Text | None = Field(default=None, examples=["http://127.0.0.1:8000/v1"])
-    api_key_env: Text | None = Field(default=None, examples=["EVO_OPENAI_API_KEY"])
+    api_key_env: Variable | None = Field(default=None, examples=["EVO_OPENAI_API_KEY"])
     share_key: StrictBool = Field(default=False, examples=[True])
     temperature: Number | None = Field(default=None, ge=0, le=2, examples=[0.7])
     max_tokens: Positive = Field(default=16_000, examples=[16000])
@@ -76,16 +76,6 @@ class ModelSettings(BaseModel):
         default_factory=dict, examples=[{"reasoning_effort": "low"}]
     )
 
-    @field_validator("api_key_env")
-    @classmethod
-    def _names_a_variable(cls, value: str | None) -> str | None:
-        if value is not None and not _VARIABLE.fullmatch(value):
-            # the value may be a key, so it is not repeated by this text
-            raise ValueError(
-                "the name of an environment variable is needed, never the key itself"
-            )
-        return value
-
     @field_validator("extra")
     @classmethod
     def _leaves_ours_alone(cls, value: dict[str, Any]) -> dict[str, Any]:
@@ -99,10 +89,11 @@ class ModelSettings(BaseModel):
 
     @model_validator(mode="after")
     def _prices_go_together(self) -> Self:
-        if (self.input_usd is None) is not (self.output_usd is None):
-            raise ValueError("input_usd and output_usd go together: write both")
-        if self.cached_usd is not None and self.input_usd is None:
-            raise ValueError("cached_usd needs input_usd and output_usd")
+        check_prices(
+            input_usd=self.input_usd,
+            cached_usd=self.cached_usd,
+            output_usd=self.output_usd,
+        )
         return self
 
 

@@ -12,9 +12,13 @@ import math
 import re
 from collections.abc import Mapping
 from collections.abc import Sequence
+from enum import Enum
 from typing import Annotated
 from typing import get_args
+from typing import get_origin
+from typing import Literal
 
+from pydantic import AfterValidator
 from pydantic import BaseModel
 from pydantic import BeforeValidator
 from pydantic import Field
@@ -23,6 +27,7 @@ from pydantic_core import ErrorDetails
 
 _DIGITS = re.compile(r"[0-9]{1,18}")
 _DECIMAL = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})?")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _DURATION = re.compile(
     r"(?:(?P<h>[0-9]+(?:\.[0-9]+)?)h)?"
     r"(?:(?P<m>[0-9]+(?:\.[0-9]+)?)m)?"
@@ -71,22 +76,57 @@ def _name(value: object) -> str:
     raise ValueError("a text that is not empty is needed")
 
 
+def _variable(value: str) -> str:
+    if _VARIABLE.fullmatch(value):
+        return value
+    # the value may be a key, so it is not repeated by this text
+    raise ValueError(
+        "the name of an environment variable is needed, never the key itself"
+    )
+
+
+def check_prices(
+    *, input_usd: float | None, cached_usd: float | None, output_usd: float | None
+) -> None:
+    """Prices of a model are all there or none is; only the cached one may be missing.
+
+    Raises:
+        ValueError: one is missing.
+    """
+    if (input_usd is None) is not (output_usd is None):
+        raise ValueError("input_usd and output_usd go together: write both")
+    if cached_usd is not None and input_usd is None:
+        raise ValueError("cached_usd needs input_usd and output_usd")
+
+
 def as_list(value: object) -> object:
-    """Take a list for a tuple, and never a text for a list of letters."""
+    """Take a list for a tuple, and never a text for a list of letters.
+
+    Raises:
+        ValueError: it is no list.
+    """
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise ValueError("a list is needed, in brackets")
     return tuple(value)
 
 
 def as_tables(value: object) -> object:
-    """Take a list of tables."""
+    """Take a list of tables.
+
+    Raises:
+        ValueError: it is no list.
+    """
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise ValueError("tables are needed, each with a heading in double brackets")
     return tuple(value)
 
 
 def as_text_or_list(value: object) -> object:
-    """Take one text, or a list."""
+    """Take one text, or a list.
+
+    Raises:
+        ValueError: it is neither.
+    """
     return value if isinstance(value, str) else as_list(value)
 
 
@@ -97,6 +137,7 @@ def _amount(value: object, info: ValidationInfo) -> int | float:
 
 
 Text = Annotated[str, BeforeValidator(_name)]
+Variable = Annotated[Text, AfterValidator(_variable)]
 Count = Annotated[int, BeforeValidator(_whole), Field(ge=0)]
 Positive = Annotated[int, BeforeValidator(_whole), Field(ge=1)]
 Number = Annotated[float, BeforeValidator(_number)]
@@ -124,11 +165,12 @@ def explain(
         return f"{where} is missing. Write {field} = {_example(model, field)}."
     reason = detail["msg"].removeprefix("Value error, ")
     reason = reason.replace("Input should be", "it should be")
+    better = _nearest(model, field, detail["input"]) or _example(model, field)
     if typed:
-        told = str(_example(model, field)).strip('"')
+        told = better.strip('"')
         hint = f"Type {option_name(root)}={told}"
     elif field in model.model_fields and model.model_fields[field].examples:
-        hint = f"Write {field} = {_example(model, field)}"
+        hint = f"Write {field} = {better}"
     else:
         hint = f"Correct it in {source}"
     if isinstance(detail["input"], dict) and detail["type"] == "value_error":
@@ -179,6 +221,25 @@ def _inner_model(annotation: object) -> type[BaseModel] | None:
         return annotation
     found = (_inner_model(argument) for argument in get_args(annotation))
     return next((model for model in found if model is not None), None)
+
+
+def _nearest(model: type[BaseModel], field: str, value: object) -> str | None:
+    """The permitted value that a mistyped one was probably meant to be."""
+    if field not in model.model_fields or not isinstance(value, str):
+        return None
+    permitted = _permitted(model.model_fields[field].annotation)
+    close = difflib.get_close_matches(value.strip().lower(), permitted, 1, 0.5)
+    return json.dumps(close[0]) if close else None
+
+
+def _permitted(annotation: object) -> list[str]:
+    """The texts that a field takes, where it takes only some."""
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        return [str(member.value) for member in annotation]
+    if get_origin(annotation) is Literal:
+        return [value for value in get_args(annotation) if isinstance(value, str)]
+    found = (_permitted(argument) for argument in get_args(annotation))
+    return [text for texts in found for text in texts]
 
 
 def _example(model: type[BaseModel], field: str) -> str:
