@@ -79,15 +79,7 @@ class Account:
             else:
                 outcome = Outcome.CRASHED
             payload = self._launcher.report(outcome, seconds, how, log)
-            self._tell(
-                messages.Finished(
-                    leg.run.id,
-                    case,
-                    repeat,
-                    reach=messages.UNKNOWN_REACH,
-                    payload=payload,
-                )
-            )
+            self._finished(leg.run, case, repeat, payload)
         collects = leg.run.mode is not messages.Mode.FORK and not leg.finished
         if leg.ending == "stuck" and collects:
             self._time_out(leg, log, starting(leg.run, leg.todo))
@@ -101,15 +93,7 @@ class Account:
         why = f"still collecting after {limit:g} s"
         payload = self._launcher.report(Outcome.TIMEOUT, limit, why, log)
         for case, repeat, _ in leg.todo:
-            self._tell(
-                messages.Finished(
-                    leg.run.id,
-                    case,
-                    repeat,
-                    reach=messages.UNKNOWN_REACH,
-                    payload=payload,
-                )
-            )
+            self._finished(leg.run, case, repeat, payload)
         leg.todo.clear()
 
     def give_back(
@@ -118,17 +102,28 @@ class Account:
         """Tell of runs whose set-up never began; they may be sent again."""
         payload = self._launcher.report(Outcome.LOST, 0.0, why, log)
         for case, repeat, _ in todo:
-            self._tell(
-                messages.Finished(
-                    run.id,
-                    case,
-                    repeat,
-                    started=False,
-                    reach=messages.UNKNOWN_REACH,
-                    payload=payload,
-                )
-            )
+            self._finished(run, case, repeat, payload, started=False)
         todo.clear()
+
+    def _finished(
+        self,
+        run: messages.Run,
+        case: CaseId,
+        repeat: int,
+        payload: bytes,
+        *,
+        started: bool = True,
+    ) -> None:
+        self._tell(
+            messages.Finished(
+                run.id,
+                case,
+                repeat,
+                started=started,
+                reach=messages.UNKNOWN_REACH,
+                payload=payload,
+            )
+        )
 
 
 def was_killed(status: int | None) -> bool:
