@@ -10,8 +10,9 @@ from pathlib import Path
 import tomlkit
 
 from pytest_evo.errors import SettingsProblem
-from pytest_evo.settings import OWN_FILE
-from pytest_evo.settings import PYPROJECT
+from pytest_evo.settings_files import misnamed_tables
+from pytest_evo.settings_files import OWN_FILE
+from pytest_evo.settings_files import PYPROJECT
 
 LIKELY = ("prompts", "skills", "pipeline", "agent", "agents", "prompt")
 """Directories that are usually what a project wants to improve."""
@@ -50,7 +51,9 @@ def _has_table(pyproject: Path) -> bool:
         tool = tomllib.loads(pyproject.read_text(encoding="utf-8")).get("tool")
     except (OSError, ValueError):
         return False
-    return isinstance(tool, dict) and "pytest_evo" in tool
+    if not isinstance(tool, dict):
+        return False
+    return "pytest_evo" in tool or bool(misnamed_tables(tool))
 
 
 # -- init --------------------------------------------------------------------------

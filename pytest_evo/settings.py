@@ -10,7 +10,6 @@ import difflib
 import hashlib
 import json
 import re
-import tomllib
 from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
@@ -31,6 +30,8 @@ from pytest_evo.errors import SettingsProblem
 from pytest_evo.models import Kind
 from pytest_evo.settings_agent import AGENT_TUNING
 from pytest_evo.settings_agent import AgentSettings
+from pytest_evo.settings_files import read_table
+from pytest_evo.settings_files import TABLE
 from pytest_evo.settings_model import ModelSettings
 from pytest_evo.settings_model import TUNING
 from pytest_evo.settings_text import Amount
@@ -46,11 +47,6 @@ from pytest_evo.settings_text import short
 from pytest_evo.settings_text import Text
 from pytest_evo.settings_text import TextOrTexts
 from pytest_evo.settings_text import Texts
-
-PYPROJECT = "pyproject.toml"
-OWN_FILE = "pytest_evo.toml"
-_TABLE = "tool.pytest_evo"
-
 
 # -- the models --------------------------------------------------------------------
 
@@ -324,7 +320,7 @@ def load_settings(rootdir: Path, overrides: Mapping[str, object]) -> Settings:
     Raises:
         SettingsProblem: a file or a value that cannot be used, all of them at once.
     """
-    source, table = _read(rootdir)
+    source, table = read_table(rootdir)
     given = {name: value for name, value in overrides.items() if value is not None}
     wanted = dict(table)
     if "targets" in wanted:
@@ -334,7 +330,7 @@ def load_settings(rootdir: Path, overrides: Mapping[str, object]) -> Settings:
     elif "target" in wanted:
         raise SettingsProblem(
             f"{source}: target is {short(wanted['target'])}, but it declares targets. "
-            f"Write a [[{_TABLE}.target]] table with name, artifact and cases, and "
+            f"Write a [[{TABLE}.target]] table with name, artifact and cases, and "
             "choose one with --evo-target=NAME."
         )
     wanted.update(given)
@@ -345,45 +341,6 @@ def load_settings(rootdir: Path, overrides: Mapping[str, object]) -> Settings:
         lines = [explain(detail, Settings, source, given) for detail in error.errors()]
         raise SettingsProblem("\n".join(dict.fromkeys(lines))) from None
     return _with_target(settings, source, given)
-
-
-def _read(rootdir: Path) -> tuple[str, Mapping[str, object]]:
-    """The name of the file that holds the settings, and its table."""
-    own = _parse(rootdir / OWN_FILE)
-    tool = (_parse(rootdir / PYPROJECT) or {}).get("tool")
-    table = tool.get("pytest_evo") if isinstance(tool, dict) else None
-    if own is not None and table is not None:
-        raise SettingsProblem(
-            f"{OWN_FILE} and [{_TABLE}] in {PYPROJECT} both hold settings "
-            f"(in {rootdir}). Keep one: move everything into {OWN_FILE} and remove "
-            f"[{_TABLE}] from {PYPROJECT}, or delete {OWN_FILE}."
-        )
-    if own is not None:
-        nested = own.get("tool")
-        if own.keys() == {"tool"} and isinstance(nested, dict):
-            own = nested.get("pytest_evo", own)
-        return OWN_FILE, own
-    if table is not None and not isinstance(table, dict):
-        raise SettingsProblem(
-            f"{PYPROJECT}: tool.pytest_evo is {short(table)}, not a table. "
-            f'Write [{_TABLE}] and below it artifact = "DIRECTORY".'
-        )
-    return f"{PYPROJECT} [{_TABLE}]", table or {}
-
-
-def _parse(path: Path) -> dict[str, Any] | None:
-    try:
-        return tomllib.loads(path.read_bytes().decode())
-    except FileNotFoundError:
-        return None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsProblem(
-            f"{path.name} is not valid TOML: {error}. Correct {path}."
-        ) from error
-    except OSError as error:
-        raise SettingsProblem(
-            f"{path} cannot be read: {error.strerror}. Make it a readable file."
-        ) from error
 
 
 def _with_target(
@@ -403,7 +360,7 @@ def _with_target(
         raise SettingsProblem(
             f"--evo-target={settings.target}: no such target in {source} "
             f"(declared: {known}). Type --evo-target={(close or names or ['NAME'])[0]}"
-            f" after declaring it with [[{_TABLE}.target]]."
+            f" after declaring it with [[{TABLE}.target]]."
         )
     chosen = settings.targets[names.index(settings.target)]
     update: dict[str, object] = {}

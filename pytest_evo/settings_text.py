@@ -228,7 +228,7 @@ def _nearest(model: type[BaseModel], field: str, value: object) -> str | None:
     if field not in model.model_fields or not isinstance(value, str):
         return None
     permitted = _permitted(model.model_fields[field].annotation)
-    close = difflib.get_close_matches(value.strip().lower(), permitted, 1, 0.5)
+    close = difflib.get_close_matches(value.strip().lower(), permitted, 1, 0.55)
     return json.dumps(close[0]) if close else None
 
 

@@ -86,8 +86,13 @@ def editable(schema: ArtifactSchema, path: str) -> bool:
     return rule.edit if rule else not schema.files
 
 
-def locate(rootdir: Path, schema: ArtifactSchema) -> Path:
+def locate(rootdir: Path, schema: ArtifactSchema, *, typed: bool = False) -> Path:
     """The artifact directory of a project.
+
+    Args:
+        rootdir: of the project.
+        schema: names the directory.
+        typed: it was named on the command line, not in the settings.
 
     Raises:
         ArtifactProblem: it is missing, empty, a file, a link, reached through a link,
@@ -96,7 +101,8 @@ def locate(rootdir: Path, schema: ArtifactSchema) -> Path:
     root = Path(os.path.abspath(rootdir))  # noqa: PTH100, resolve() would follow links
     path = Path(os.path.abspath(root / schema.directory))  # noqa: PTH100
     said = f"The artifact {schema.directory!r} ({path})"
-    todo = 'Write artifact = "DIRECTORY" with a directory below the rootdir'
+    write = "Type --evo-artifact=DIRECTORY" if typed else 'Write artifact = "DIRECTORY"'
+    todo = f"{write} with a directory below the rootdir"
     if path == root or not path.is_relative_to(root):
         where = "is the rootdir itself" if path == root else "is outside the rootdir"
         raise ArtifactProblem(f"{said} {where}, {root}. {todo}.")
@@ -112,8 +118,8 @@ def locate(rootdir: Path, schema: ArtifactSchema) -> Path:
         raise ArtifactProblem(f"{said} does not exist. {todo}, or create it.")
     if not path.is_dir():
         raise ArtifactProblem(
-            f"{said} is a file, not a directory. Put it into a directory of its own "
-            'and write artifact = "THAT_DIRECTORY".'
+            f"{said} is a file, not a directory. Put it into a directory of its own. "
+            f"{write} with that one."
         )
     if next(_files(path, schema), None) is None:
         narrowed = f" that include = {list(schema.include)} covers"

@@ -203,7 +203,7 @@ def make_task(config: pytest.Config) -> Task:
         settings = with_preset(settings)
     refuse_no_artifact(settings)
     schema = schema_of(settings)
-    artifact = locate(config.rootpath, schema)
+    artifact = locate(config.rootpath, schema, typed="artifact" in overrides)
     refuse_own_files_inside(config.rootpath, artifact, settings)
     name = choose_proposer(settings)
     redact = Redaction(secrets_of(os.environ, artifact)).text

@@ -48,14 +48,31 @@ def project_artifact(config: pytest.Config) -> Path:
     """
     given = config.getoption("evo_artifact", None) or _declared_artifact(config)
     if not given:
+        _insist_on_sound_settings(config)
         raise pytest.UsageError(f"no artifact is declared: {_HOW_TO_DECLARE}")
     path = Path(os.path.normpath(config.rootpath / given))
     if not path.is_dir():
+        _insist_on_sound_settings(config)
         raise pytest.UsageError(
             f"the artifact {given!r} is no directory below {config.rootpath}: "
             f"create it, or {_HOW_TO_DECLARE}"
         )
     return path
+
+
+def _insist_on_sound_settings(config: pytest.Config) -> None:
+    """Where something is missing, a misspelt key or table may be why.
+
+    Raises:
+        pytest.UsageError: the settings cannot be used.
+    """
+    from pytest_evo.errors import SettingsProblem
+    from pytest_evo.settings import load_settings
+
+    try:
+        load_settings(config.rootpath, {})
+    except SettingsProblem as problem:
+        raise pytest.UsageError(str(problem)) from problem
 
 
 def _declared_artifact(config: pytest.Config) -> str | None:

@@ -19,13 +19,13 @@ GATE_ARMS = ("artifact", "tree")
 MODES = ("evolve", "evo_gate", "evo_baseline_update", "evo_resume", "evo_dry_run")
 
 
-def _whole(least: int) -> Callable[[str], int]:
+def _whole(least: int, like: int) -> Callable[[str], int]:
     def whole_number(text: str) -> int:
         if _WHOLE.fullmatch(text) and int(text) >= least:
             return int(text)
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not a whole number of at least {least}; type one like "
-            f"{max(least, 4)}"
+            f"{text!r} is not a whole number of at least {least}, in digits; "
+            f"type one like {like}"
         )
 
     return whole_number
@@ -68,15 +68,20 @@ def _text(text: str) -> str:
 
 # option, type, metavar, help; the setting is the option less "--evo-" and with "_"
 _VALUES: tuple[tuple[str, Callable[[str], object], str, str], ...] = (
-    ("--budget-rollouts", _whole(0), "N", "Run at most N rollouts, of whatever kind"),
+    (
+        "--budget-rollouts",
+        _whole(0, 2_000),
+        "N",
+        "Run at most N rollouts, of whatever kind",
+    ),
     (
         "--budget-train-rollouts",
-        _whole(0),
+        _whole(0, 1_000),
         "N",
         "Run at most N rollouts on train cases",
     ),
-    ("--budget-iterations", _whole(0), "N", "Run at most N iterations"),
-    ("--budget-tokens", _whole(0), "N", "Spend at most N tokens on models"),
+    ("--budget-iterations", _whole(0, 50), "N", "Run at most N iterations"),
+    ("--budget-tokens", _whole(0, 1_000_000), "N", "Spend at most N tokens on models"),
     ("--budget-time", _duration, "TIME", "Stop after this time, like 45s, 90m or 2h"),
     ("--budget-usd", _amount, "USD", "Spend at most this much money on models"),
     ("--evo-artifact", _text, "DIR", "The directory that may change"),
@@ -94,19 +99,19 @@ _VALUES: tuple[tuple[str, Callable[[str], object], str, str], ...] = (
     ),
     ("--evo-agent", _text, "AGENT", "The coding agent that proposes: name or command"),
     ("--evo-strategy", _text, "NAME", "The preset that combines the parts of the loop"),
-    ("--evo-slots", _whole(1), "K", "Iterations that run at the same time"),
+    ("--evo-slots", _whole(1, 2), "K", "Iterations that run at the same time"),
     (
         "--evo-chain-depth",
-        _whole(0),
+        _whole(0, 5),
         "D",
         "How often a rejected candidate is refined",
     ),
-    ("--evo-top-n", _whole(1), "N", "Candidates that survive selection"),
-    ("--evo-batch", _whole(1), "B", "Train cases of one iteration"),
-    ("--evo-repeats", _whole(1), "R", "Rollouts of each case"),
-    ("--evo-seed", _whole(0), "S", "Where all random draws start"),
+    ("--evo-top-n", _whole(1, 3), "N", "Candidates that survive selection"),
+    ("--evo-batch", _whole(1, 8), "B", "Train cases of one iteration"),
+    ("--evo-repeats", _whole(1, 3), "R", "Rollouts of each case"),
+    ("--evo-seed", _whole(0, 7), "S", "Where all random draws start"),
     ("--evo-timeout", _seconds, "SECONDS", "Kill a rollout that takes longer"),
-    ("--evo-concurrency", _whole(1), "N", "Rollouts in flight in one worker"),
+    ("--evo-concurrency", _whole(1, 4), "N", "Rollouts in flight in one worker"),
     ("--evo-run-dir", _text, "DIR", "Where runs are kept"),
     ("--evo-reports", _text, "DIR", "Where reports for CI are written"),
     ("--evo-resume", _text, "RUN", "Go on with a run: its id, or last"),

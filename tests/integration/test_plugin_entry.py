@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from types import ModuleType
-
 import pytest
-
-from pytest_evo.errors import SuiteProblem
-from pytest_evo.errors import UsageProblem
+from pytest_evo.settings import Settings
 
 PROJECT = """
 [tool.pytest_evo]
@@ -29,34 +24,17 @@ WHOLE_NUMBERS = (
 )
 
 
-class StubController:
-    """Stands where the real controller will be, and ends the session at once."""
-
-    made: list[pytest.Config] = []  # noqa: RUF012
-
-    def __init__(self, config: pytest.Config) -> None:
-        self.made.append(config)
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtestloop(self) -> bool:
-        return True
-
-
-@pytest.fixture
-def controller(monkeypatch):
-    """Put a stub where the session imports its controller from."""
-
-    def use(kind: type = StubController) -> list[pytest.Config]:
-        module = ModuleType("pytest_evo.plugin.controller")
-        module.Controller = kind  # type: ignore[attr-defined]
-        monkeypatch.setitem(sys.modules, module.__name__, module)
-        module = ModuleType("pytest_evo.plugin.gating.controller")
-        module.GateController = kind  # type: ignore[attr-defined]
-        monkeypatch.setitem(sys.modules, module.__name__, module)
-        StubController.made.clear()
-        return StubController.made
-
-    return use
+# ends a session when it has been prepared and its header is shown
+SEEN_ENOUGH = """
+import pytest
+def pytest_sessionstart(session):
+    option = session.config.option
+    names = ("numprocesses", "maxfail", "lf", "stepwise")
+    print("seen", {name: getattr(option, name, None) for name in names})
+    pytest.exit("seen enough", returncode=0)
+def pytest_xdist_auto_num_workers(config):
+    return 7
+"""
 
 
 @pytest.fixture
@@ -144,6 +122,12 @@ def test_artifact_follows_option_environment_and_target(project, monkeypatch):
         ("", "*evo_artifact: no artifact is declared*--evo-artifact=DIR*"),
         (PROJECT, "*evo_artifact: the artifact 'prompts' is no directory*"),
         ("a = ", "*pyproject.toml*not valid TOML*"),
+        ("[tool.pytest_evo]\nartefact = 'p'", "*unknown key 'artefact'. Did you mean*"),
+        ("[tool.pytest-evo]\nartifact = 'p'", "*nobody reads [[]tool.pytest-evo*"),
+        (
+            "[[tool.pytest_evo.target]]\nname = 'a'\nartefact = 'p'",
+            "*unknown key 'target[[]0].artefact'. Did you mean*",
+        ),
     ],
 )
 def test_missing_artifact_says_what_to_type(pytester, toml, said):
@@ -161,6 +145,14 @@ def test_whole_numbers_refuse_everything_else(pytester, value):
     for option in WHOLE_NUMBERS:
         with pytest.raises(pytest.UsageError, match="not a whole number of at least"):
             pytester.parseconfig(f"{option}={value}")
+
+
+@pytest.mark.parametrize("option", WHOLE_NUMBERS)
+def test_whole_numbers_are_asked_for_with_the_settings_own_example(pytester, option):
+    name = option.removeprefix("--").removeprefix("evo-").replace("-", "_")
+    (example,) = Settings.model_fields[name].examples
+    with pytest.raises(pytest.UsageError, match=f"like {example}\\n"):
+        pytester.parseconfig(f"{option}=2k")
 
 
 @pytest.mark.parametrize(
@@ -221,91 +213,75 @@ def test_budget_without_evolve_is_said_to_do_nothing(pytester):
 @pytest.mark.parametrize(
     ("args", "workers", "said"),
     [
-        (["--evolve"], "auto", ""),
+        (["--evolve"], 7, ""),
         (["--evolve", "-n", "3"], 3, ""),
         (["--evolve", "-n0"], 0, ""),
         (["--evolve", "--pdb"], 0, "--pdb needs this process"),
         (["--evolve", "-p", "no:xdist"], None, "xdist is not loaded"),
-        (["--evo-gate=baseline"], "auto", ""),
+        (["--evo-gate=git:HEAD"], 7, ""),
     ],
 )
-def test_evolve_chooses_workers(pytester, controller, args, workers, said):
-    made = controller()
-    pytester.makeconftest(
-        """
-        import pytest
-        @pytest.hookimpl(wrapper=True, trylast=True)
-        def pytest_cmdline_main(config):
-            config.seen = getattr(config.option, "numprocesses", None)
-            return (yield)
-        def pytest_xdist_auto_num_workers(config):
-            return 0
-        """
-        if "no:xdist" not in args
-        else ""
-    )
-    result = pytester.runpytest(*args)
-    assert result.ret in (0, 5)
-    (config,) = made
-    assert getattr(config, "seen", None) == workers
+def test_session_chooses_workers(project, args, workers, said):
+    conftest = SEEN_ENOUGH
+    if "no:xdist" in args:
+        conftest = conftest.replace("pytest_xdist", "no_xdist")
+    project.makeconftest(conftest)
+    result = project.runpytest(*args, "-s")
+    assert result.ret == 0, result.stderr.str()
+    result.stdout.fnmatch_lines([f"seen {{'numprocesses': {workers}, *"])
     assert said in result.stdout.str()
 
 
-def test_stop_options_are_ignored_and_said_once(pytester, controller):
-    made = controller()
-    pytester.makepyfile("def test_it(): pass")
-    result = pytester.runpytest("--evolve", "-n0", "-x", "--lf", "--sw")
+def test_stop_options_are_ignored_and_said_once(project):
+    project.makeconftest(SEEN_ENOUGH)
+    project.makepyfile("def test_it(): pass")
+    result = project.runpytest("--evolve", "-n0", "-x", "--lf", "--sw", "-s")
     assert result.ret == 0
-    (config,) = made
-    assert config.option.maxfail == 0
-    assert config.option.lf is False
+    result.stdout.fnmatch_lines(["*'maxfail': 0, 'lf': False, 'stepwise': False}"])
     lines = [line for line in result.outlines if "ignored:" in line]
     assert lines == [
         "evo: -x/--maxfail, --lf, --sw ignored: every case has to be measured"
     ]
 
 
-def test_coverage_floor_is_ignored(pytester, controller):
-    controller()
-    pytester.makeconftest(
-        """
-        class Coverage:
-            class options:
-                cov_fail_under = 99.0
-        def pytest_addoption(pluginmanager):
-            pluginmanager.register(Coverage(), "_cov")
-        def pytest_unconfigure():
-            print("floor", Coverage.options.cov_fail_under)
-        """
+def test_coverage_floor_is_ignored(project):
+    project.makeconftest(
+        SEEN_ENOUGH
+        + """
+class Coverage:
+    class options:
+        cov_fail_under = 99.0
+def pytest_addoption(pluginmanager):
+    pluginmanager.register(Coverage(), "_cov")
+def pytest_unconfigure():
+    print("floor", Coverage.options.cov_fail_under)
+"""
     )
-    result = pytester.runpytest("--evolve", "-n0", "-p", "no:pytest_cov", "-s")
+    result = project.runpytest("--evolve", "-n0", "-p", "no:pytest_cov", "-s")
     result.stdout.fnmatch_lines(["evo: --cov-fail-under ignored*", "floor 0"])
 
 
-class FailsAtOnce(StubController):
-    def __init__(self, config: pytest.Config) -> None:
-        raise UsageProblem("type something else")
-
-
-class FailsLater(StubController):
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtestloop(self) -> bool:
-        raise UsageProblem("type something else")
-
-
-class FailsInCollection(StubController):
-    def pytest_collection_modifyitems(self) -> None:
-        raise SuiteProblem("type something else")
-
-
-@pytest.mark.parametrize("kind", [FailsAtOnce, FailsLater, FailsInCollection])
-def test_usage_problems_exit_with_4(pytester, controller, kind):
-    controller(kind)
-    pytester.makepyfile("def test_it(): pass")
-    result = pytester.runpytest("--evolve", "-n0")
+@pytest.mark.parametrize(
+    ("toml", "case", "args", "said"),
+    [
+        ("[tool]\n", "", [], "no artifact is declared"),
+        (PROJECT, '@pytest.mark.evo(splt="val")', [], "did you mean split?"),
+        (PROJECT, "", ["--budget-rollouts=1"], "the budget"),
+    ],
+    ids=["at-once", "in-collection", "in-the-loop"],
+)
+def test_usage_problems_exit_with_4(project, toml, case, args, said):
+    project.makefile(".toml", pyproject=toml)
+    project.makepyfile(
+        f"import pytest\n{case}\ndef test_it(evo_artifact): assert not evo_artifact"
+    )
+    result = project.runpytest_subprocess(
+        "--evolve", "-n0", "--evo-proposer=search", *args
+    )
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    assert "type something else" in result.stderr.str() + result.stdout.str()
-    assert "INTERNALERROR" not in result.stdout.str()
+    shown = result.stderr.str() + result.stdout.str()
+    assert said in shown
+    assert "INTERNALERROR" not in shown
 
 
 def test_plain_runs_load_nothing_heavy(project):

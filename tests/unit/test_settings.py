@@ -216,6 +216,44 @@ def test_bad_values_are_told_with_file_key_and_what_to_type(problem, line, messa
     assert message in told
 
 
+@pytest.mark.parametrize(
+    ("line", "better"),
+    [
+        ("file = [{path='a', kind='conf'}]", 'kind = "config"'),
+        ("file = [{path='a', kind='Script'}]", 'kind = "script"'),
+        (
+            "file = [{path='a.toml', knob=[{key='k', type='integer'}]}]",
+            'type = "int"',
+        ),
+        ("isolation = 'forked'", 'isolation = "fork"'),
+        ("limit = [{metric='token', max_ratio=1}]", 'metric = "tokens"'),
+    ],
+)
+def test_the_nearest_permitted_value_is_what_to_write(problem, line, better):
+    assert f"Write {better}." in problem(section(line))
+
+
+@pytest.mark.parametrize(
+    "name", ["pytest-evo", "pytest_Evo", "pytestevo", "pytest_ev", "pytest-evolve"]
+)
+def test_a_table_of_nearly_our_name_is_refused(problem, name):
+    told = problem(f"[tool.{name}]\nartifact = 'x'\n")
+    assert told == (
+        f"pyproject.toml: nobody reads [tool.{name}]. Write [tool.pytest_evo] instead."
+    )
+    assert name in problem(f"{section('')}[[tool.{name}.file]]\npath = 'x'\n")
+
+
+@pytest.mark.parametrize("name", ["pytest", "pytest_env", "pytest-evals", "pytester"])
+def test_tables_of_others_are_left_alone(load, name):
+    assert load(f"[tool.{name}]\nx = 1\n").artifact is None
+
+
+def test_a_file_of_nearly_our_name_is_refused(tmp_path):
+    (tmp_path / "pytest-evo.toml").write_text("artifact = 'x'\n")
+    assert "Call it pytest_evo.toml" in problem_of(tmp_path, "")
+
+
 def test_all_problems_are_told_at_once(problem):
     told = problem(section("batch = 0\nslots = 'x'"), budget_rollouts="x")
     assert len(told.splitlines()) == 3

@@ -16,9 +16,9 @@ from pytest_evo.gate.baseline import Baseline
 from pytest_evo.gate.baseline import read_baseline
 from pytest_evo.models import ArtifactSchema
 from pytest_evo.models import Tree
-from pytest_evo.settings import OWN_FILE
-from pytest_evo.settings import PYPROJECT
 from pytest_evo.settings import Settings
+from pytest_evo.settings_files import OWN_FILE
+from pytest_evo.settings_files import PYPROJECT
 
 GIT = "git:"
 COMMITTED = "baseline"

@@ -60,7 +60,7 @@ def make_gate_task(config: pytest.Config) -> GateTask:
     refuse_no_artifact(settings)
     settings = choose_target(config.rootpath, settings)
     schema = schema_of(settings)
-    artifact = locate(config.rootpath, schema)
+    artifact = locate(config.rootpath, schema, typed="artifact" in overrides)
     refuse_own_files_inside(config.rootpath, artifact, settings)
     base = None
     if settings.baseline_update:

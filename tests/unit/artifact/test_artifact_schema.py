@@ -104,6 +104,12 @@ def test_locate_finds_the_directory(tmp_path):
     assert locate(tmp_path, ArtifactSchema(str(found))) == found
 
 
+def test_locate_names_what_said_it(tmp_path):
+    for typed, said in ((True, "Type --evo-artifact="), (False, "Write artifact = ")):
+        with pytest.raises(ArtifactProblem, match=said):
+            locate(tmp_path, ArtifactSchema("nowhere"), typed=typed)
+
+
 def test_locate_refuses_with_what_to_do(tmp_path):
     root = tmp_path / "root"
     place(root)
