@@ -64,7 +64,7 @@ demo-local: $(VENV)/.local-model
 	    evo-reports/$$target/summary.md | tr -d '*')"; \
 	done
 
-LOCAL_ROLLOUTS ?= 1500
+LOCAL_ROLLOUTS ?= 1200
 LOCAL_TARGETS ?= topics extraction
 
 test: $(VENV)/.example check
