@@ -143,6 +143,7 @@ class Hello:
     how: str = ""  # how the cases were chosen
     collected: tuple[str, ...] = ()  # ids of all items, in this worker's order
     errors: tuple[str, ...] = ()  # collection errors
+    problem: str = ""  # why what was collected cannot be measured; ours, not pytest's
     reach: Reach = NO_REACH  # artifact files reached during collection
     mount: str | None = None  # why the artifact cannot be mounted; None: it can
     fork: str | None = None  # why this process must not fork; None: it may
@@ -150,6 +151,7 @@ class Hello:
     descriptors: tuple[str, ...] = ()  # artifact files that are open after collection
     token: str = ""  # in the environment of everything that test processes start
     directory: str = ""  # the worker's temporary files
+    signals_kept: bool = False  # no test process can end the worker by a signal
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,10 @@ import socket
 import sys
 import tempfile
 import threading
+from collections.abc import Generator
+from collections.abc import Iterator
 from collections.abc import Mapping
+from contextlib import contextmanager
 from dataclasses import fields
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +32,7 @@ from pytest_evo.plugin.cases import Collected
 from pytest_evo.plugin.cases import collected_marks
 from pytest_evo.plugin.cassettes import cassette_problem
 from pytest_evo.plugin.isolation import mount
+from pytest_evo.plugin.isolation.kept import signals_are_kept
 from pytest_evo.plugin.isolation.reach import recorder
 from pytest_evo.plugin.launching import CaseLauncher
 from pytest_evo.plugin.links import ChannelLink
@@ -36,6 +40,13 @@ from pytest_evo.plugin.links import Link
 from pytest_evo.plugin.messages import WorkerSettings
 from pytest_evo.plugin.serving import Server
 from pytest_evo.plugin.warming import WarmFixtures
+
+_ENDS_SESSION = (
+    pytest.UsageError,  # as for a path or test id that is not there
+    pytest.exit.Exception,
+    pytest.Session.Failed,
+    pytest.Session.Interrupted,
+)
 
 
 class WorkerPlugin:
@@ -73,6 +84,30 @@ class WorkerPlugin:
         """Remember what could not be collected."""
         if report.failed:
             self._errors.append(f"{report.nodeid}\n{report.longreprtext}"[:10_000])
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionstart(self) -> Generator[None, Any, Any]:
+        """Say why this worker leaves."""
+        with self._told():
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection(self) -> Generator[None, Any, Any]:
+        """Say why this worker leaves."""
+        with self._told():
+            return (yield)
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Have the controller hear of what nobody but pytest's own session would."""
+        try:
+            yield
+        except _ENDS_SESSION as end:
+            if not self._local:
+                said = "\n".join(map(str, end.args)) or str(end)
+                text = "\n".join([said, *self._errors]).strip()
+                self._link.send(messages.encode(messages.Trouble(text=text)))
+            raise
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
@@ -140,12 +175,12 @@ class WorkerPlugin:
     ) -> tuple[messages.Hello, Mapping[CaseId, pytest.Item]]:
         artifact = self._config.rootpath / self._settings.artifact
         seen = recorder().end_collection(artifact, self._config.rootpath)
-        errors = list(self._errors)
+        told = ""
         try:
             found = collected_marks(session)
             self._check(found, artifact)
         except UsageProblem as problem:
-            errors.append(str(problem))
+            told = str(problem)
             found = Collected((), "", {})
         hello = messages.Hello(
             id=self._name,
@@ -154,12 +189,14 @@ class WorkerPlugin:
             marks=found.marks,
             how=found.how,
             collected=tuple(item.nodeid for item in session.items),
-            errors=tuple(errors),
+            errors=tuple(self._errors),
+            problem=told,
             reach=seen.reach,
             mount=mount.probe(artifact, self._settings.files),
             fork=None if hasattr(os, "fork") else "this system cannot fork",
             threads=foreign_threads(),
             descriptors=tuple(mount.open_descriptors(artifact)),
+            signals_kept=signals_are_kept(),
         )
         return hello, found.items
 

@@ -39,6 +39,8 @@ from pytest_evo.protocols import Request
 
 DEADLY = 3
 """How many workers a candidate may take with it before it is not run any more."""
+UNLUCKY = 12
+"""The same where its test processes cannot signal a worker: somebody else did."""
 _WATCH = 0.5  # seconds between looks for silent workers
 Notice: TypeAlias = Callable[[str], None]
 
@@ -90,6 +92,7 @@ class Pool:
         self._late: dict[str, Json] = {}
         self._deaths = 0
         self._deadly: Counter[TreeHash] = Counter()
+        self._unlucky: Counter[TreeHash] = Counter()
         self._lost: Exception | None = None
         self._closed = False
 
@@ -155,7 +158,9 @@ class Pool:
     def abandon(self, error: Exception) -> None:
         """Make every stream, and ``wait_ready``, raise; the workers are gone."""
         with self._lock:
-            if self._lost is None:
+            # a worker that says why it leaves says more than that it left
+            vague = isinstance(self._lost, WorkersLost)
+            if self._lost is None or (vague and isinstance(error, WorkerProblem)):
                 self._lost = error
             self._wake()
 
@@ -216,11 +221,18 @@ class Pool:
             raise EvoError("the pool was not told where candidates come from")
         flight = Flight(request, self._tree(request.tree), self._groups, self.loads)
         self._flights[request.id] = flight
-        if self._deadly[request.tree] < DEADLY:
-            self._pending.append(flight)
-        else:
+        if self._deadly[request.tree] >= DEADLY:
             flight.condemn(f"its process killed {DEADLY} workers; it is not run again")
             self._retire(flight)
+        elif self._unlucky[request.tree] >= UNLUCKY:
+            flight.condemn(
+                f"{UNLUCKY} workers died while it ran, none by its own signal: memory "
+                "may be short, or somebody ends them; it is not run again",
+                guilty=False,
+            )
+            self._retire(flight)
+        else:
+            self._pending.append(flight)
         self._dispatch()
         try:
             while (item := await flight.out.get()) is not None:
@@ -342,7 +354,9 @@ class Pool:
         for flight in list(worker.flights.values()):
             flight.crash(f"worker {worker.name} died")
             if flight.request.candidate != START:
-                self._deadly[flight.request.tree] += 1
+                kept = worker.hello is not None and worker.hello.signals_kept
+                blame = self._unlucky if kept else self._deadly
+                blame[flight.request.tree] += 1
             self._retire(flight)
         if self._closed or worker.dismissed:
             return

@@ -119,12 +119,13 @@ class Flight:
         for run, started in remaining.items():
             self.out.put_nowait(self._made_up(run, Outcome.LOST, started, why))
 
-    def condemn(self, why: str) -> None:
-        """Answer everything as a violation; nothing is run."""
+    def condemn(self, why: str, *, guilty: bool = True) -> None:
+        """Answer everything as crashed, by a violation if guilty; nothing is run."""
         remaining, self._open = self._open, {}
         for run in remaining:
             rollout = self._made_up(run, Outcome.CRASHED, True, why)
-            self.out.put_nowait(replace(rollout, violation=why))
+            violation = why if guilty else None
+            self.out.put_nowait(replace(rollout, violation=violation))
 
     def fail(self, error: Exception) -> None:
         """End the stream with an error."""

@@ -27,7 +27,7 @@ A, B = "t.py::a", "t.py::b"
 class Wire:
     """A worker that does what the test says."""
 
-    def __init__(self, pool, name, cases=(A, B), groups=(), hello=True):
+    def __init__(self, pool, name, cases=(A, B), groups=(), hello=True, kept=False):
         self.name = name
         self.sent = []
         self.killed = 0
@@ -38,7 +38,7 @@ class Wire:
                 CaseMark(case, "t.py", 1, "", exclusive=dict(groups).get(case))
                 for case in cases
             )
-            self.say(messages.Hello(name, 1, "elsewhere", marks))
+            self.say(messages.Hello(name, 1, "elsewhere", marks, signals_kept=kept))
 
     def send(self, data):
         self.sent.append(messages.decode(data))
@@ -243,6 +243,31 @@ def test_full_disk_of_a_worker_ends_every_stream_and_believes_nothing(pool):
             await collect(pool, request("s"))
 
     asyncio.run(scenario())
+
+
+def test_worker_that_somebody_else_killed_is_not_the_candidates_fault():
+    pool = Pool(workers=1, grace=0.2)
+    pool.set_source(lambda tree: TREE, lambda sha: b"abc")
+
+    async def scenario():
+        for at in range(base.UNLUCKY):
+            worker = Wire(pool, f"gw{at}", kept=True)
+            await asyncio.sleep(0.01)
+            task = asyncio.create_task(collect(pool, request(f"r{at}")))
+            await asyncio.sleep(0.01)
+            worker.start(f"r{at}")
+            worker.die()
+            assert [row.outcome for row in await task] == [Outcome.CRASHED]
+            pool._deaths = 0  # others get on meanwhile
+        worker = Wire(pool, "last", kept=True)
+        await asyncio.sleep(0.01)
+        rows = await collect(pool, request("again", A))
+        assert not worker.runs()
+        return rows
+
+    (row,) = asyncio.run(scenario())
+    assert row.outcome is Outcome.CRASHED
+    assert row.violation is None
 
 
 def test_candidate_that_takes_workers_with_it_is_not_run_again():
