@@ -28,6 +28,7 @@ from pytest_evo.plugin.plain import plain
 from pytest_evo.plugin.plain import Reader
 from pytest_evo.plugin.plain import without_addresses
 
+_NAMED = 3  # cases of one problem
 _KEYWORDS = (
     "split",
     "group",
@@ -68,12 +69,12 @@ def collected_marks(session: pytest.Session) -> Collected:
     splits = split_from_hook(session.config, chosen)
     fingerprints = _Fingerprints(session.config.rootpath)
     marks = []
-    problems: list[str] = []
+    problems: dict[str, list[CaseId]] = {}
     for case, item in items.items():
         try:
             said = _said(item)
         except SuiteProblem as problem:
-            problems.append(str(problem))
+            problems.setdefault(str(problem), []).append(case)
             continue
         said.setdefault("split", splits.get(item.nodeid))
         marks.append(
@@ -88,8 +89,15 @@ def collected_marks(session: pytest.Session) -> Collected:
             )
         )
     if problems:
-        raise SuiteProblem("\n".join(problems))
+        raise SuiteProblem("\n".join(map(_grouped, problems.values(), problems)))
     return Collected(tuple(marks), how, items)
+
+
+def _grouped(cases: Sequence[CaseId], text: str) -> str:
+    """One mistake is told once, however many parameters repeat it."""
+    shown = ", ".join(cases[:_NAMED])
+    more = f" and {len(cases) - _NAMED} more" if len(cases) > _NAMED else ""
+    return f"{shown}{more}: {text}"
 
 
 def case_id(item: pytest.Item) -> CaseId:
@@ -140,23 +148,22 @@ def _said(item: pytest.Item) -> dict[str, Any]:
     said: dict[str, Any] = {}
     for mark in reversed(list(item.iter_markers("evo"))):
         if mark.args:
-            raise _problem(
-                item,
-                f"takes keywords only, but was given {plain(mark.args)!r}; write "
-                '@pytest.mark.evo(split="val")',
+            raise SuiteProblem(
+                "@pytest.mark.evo takes keywords only, but was given "
+                f'{plain(mark.args)!r}; write @pytest.mark.evo(split="val")'
             )
         said.update(mark.kwargs)
-    return {name: _checked(item, name, value) for name, value in said.items()}
+    return {name: _checked(name, value) for name, value in said.items()}
 
 
-def _checked(item: pytest.Item, name: str, value: object) -> object:
-    where = f"{item.nodeid}: @pytest.mark.evo({name}={plain(value)!r})"
+def _checked(name: str, value: object) -> object:
+    where = f"@pytest.mark.evo({name}={plain(value)!r})"
     if name not in _KEYWORDS:
         close = difflib.get_close_matches(name, _KEYWORDS, 1)
         hint = f"did you mean {close[0]}?" if close else "remove it"
-        raise _problem(
-            item,
-            f"has no keyword {name!r}: {hint} (it takes {', '.join(_KEYWORDS)})",
+        raise SuiteProblem(
+            f"@pytest.mark.evo has no keyword {name!r}: {hint} (it takes "
+            f"{', '.join(_KEYWORDS)})"
         )
     if name == "split":
         return as_split(value.value if isinstance(value, Split) else value, where)
@@ -176,10 +183,6 @@ def _required(where: str, value: Any, good: object, kind: str) -> Any:
     if not good:
         raise SuiteProblem(f"{where}: write {kind}")
     return value
-
-
-def _problem(item: pytest.Item, text: str) -> SuiteProblem:
-    return SuiteProblem(f"{item.nodeid}: @pytest.mark.evo {text}")
 
 
 # -- fingerprints ------------------------------------------------------------------

@@ -81,11 +81,14 @@ def check_collections(hellos: Sequence[Hello]) -> frozenset[str]:
     """
     for hello in hellos:
         if hello.errors:
+            errors = list(dict.fromkeys(hello.errors))
             raise SuiteProblem(
                 "the tests could not be collected:\n"
-                + "\n".join(hello.errors[:_SHOWN])
+                + "\n".join([*errors[:_SHOWN], *filter(None, [hello.problem])])
                 + "\nmake `pytest --collect-only` pass first"
             )
+        if hello.problem:
+            raise SuiteProblem(hello.problem)
     first = hellos[0]
     if not first.marks:
         raise SuiteProblem(

@@ -109,6 +109,25 @@ def test_marker_mistakes_name_the_test(pytester, collect, mark, said):
         collect()
 
 
+def test_marker_mistake_of_many_cases_is_told_once(pytester, collect):
+    pytester.makepyfile(
+        test_m="""
+        import pytest
+        @pytest.mark.parametrize("n", range(9))
+        @pytest.mark.evo(spilt="val")
+        def test_it(n): pass
+        @pytest.mark.evo(weight=0)
+        def test_other(): pass
+        """
+    )
+    with pytest.raises(SuiteProblem) as caught:
+        collect()
+    first, second = str(caught.value).splitlines()
+    assert "test_it[0], test_m.py::test_it[1]" in first
+    assert "and 6 more: @pytest.mark.evo has no keyword 'spilt'" in first
+    assert second.startswith("test_m.py::test_other: @pytest.mark.evo(weight=0)")
+
+
 def test_split_hook_fills_in_where_no_marker_speaks(pytester, collect):
     pytester.makeconftest(
         """

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+
 from pytest_evo.settings import Settings
 
 PROJECT = """
 [tool.pytest_evo]
 artifact = "prompts"
+scripted = "proposals.py"
 """
 WHOLE_NUMBERS = (
     "--budget-rollouts",
@@ -41,6 +43,7 @@ def pytest_xdist_auto_num_workers(config):
 def project(pytester: pytest.Pytester) -> pytest.Pytester:
     pytester.mkdir("prompts").joinpath("a.md").write_text("hello")
     pytester.makefile(".toml", pyproject=PROJECT)
+    pytester.makepyfile(proposals="def propose(request): return 'nothing'")
     return pytester
 
 
@@ -218,7 +221,7 @@ def test_budget_without_evolve_is_said_to_do_nothing(pytester):
         (["--evolve", "-n0"], 0, ""),
         (["--evolve", "--pdb"], 0, "--pdb needs this process"),
         (["--evolve", "-p", "no:xdist"], None, "xdist is not loaded"),
-        (["--evo-gate=git:HEAD"], 7, ""),
+        (["--evo-baseline-update"], 7, ""),
     ],
 )
 def test_session_chooses_workers(project, args, workers, said):
@@ -275,9 +278,7 @@ def test_usage_problems_exit_with_4(project, toml, case, args, said):
     project.makepyfile(
         f"import pytest\n{case}\ndef test_it(evo_artifact): assert not evo_artifact"
     )
-    result = project.runpytest_subprocess(
-        "--evolve", "-n0", "--evo-proposer=search", *args
-    )
+    result = project.runpytest_subprocess("--evolve", "-n0", *args)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     shown = result.stderr.str() + result.stdout.str()
     assert said in shown

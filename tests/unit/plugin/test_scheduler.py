@@ -9,9 +9,9 @@ from pytest_evo.plugin.scheduler import check_collections
 from pytest_evo.plugin.scheduler import Scheduler
 
 
-def hello(name, *cases, errors=()):
+def hello(name, *cases, errors=(), problem=""):
     marks = tuple(CaseMark(case, "t.py", 1, "") for case in cases)
-    return Hello(name, 1, "box", marks, errors=errors)
+    return Hello(name, 1, "box", marks, errors=errors, problem=problem)
 
 
 def test_same_cases_in_another_order_are_the_same():
@@ -34,6 +34,16 @@ def test_same_cases_in_another_order_are_the_same():
 def test_unusable_collections_are_refused(hellos, words):
     with pytest.raises(SuiteProblem, match=words):
         check_collections(hellos)
+
+
+def test_advice_on_collecting_is_for_what_pytest_itself_refuses():
+    ours = "t.py::test_a: @pytest.mark.evo has no keyword 'spilt'"
+    with pytest.raises(SuiteProblem) as caught:
+        check_collections([hello("gw0", problem=ours)])
+    assert str(caught.value) == ours
+    with pytest.raises(SuiteProblem, match="--collect-only") as caught:
+        check_collections([hello("gw0", errors=("boom", "boom"))])
+    assert str(caught.value).count("boom") == 1
 
 
 def test_collection_is_complete_when_all_have_sent_even_nothing():
