@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from pytest_evo.errors import WorkerProblem
 from pytest_evo.errors import WorkersLost
 from pytest_evo.plugin.links import ChannelLink
 from pytest_evo.plugin.pools.base import Pool
@@ -112,6 +113,9 @@ class XdistSession(EngineSession):
             self.pool.close(now=broken_off)
             self._engine.join(broken_off=broken_off)
             self._signals.finishing = True
+            if isinstance(self._engine.error, WorkerProblem):
+                # xdist says no more than that its workers are gone
+                raise pytest.UsageError(str(self._engine.error))
             if self.exit_status is None:
                 self.exit_status = self._engine.exit_status
         return True

@@ -1,0 +1,129 @@
+"""What a first run gets wrong, told early and in words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from evolve_project import evolve
+from evolve_project import executed
+from evolve_project import make_project
+from evolve_project import records
+from evolve_project import run_directory
+from gate_project import gate
+
+pytestmark = pytest.mark.slow
+FEW = ("--budget-iterations=1", "-n", "0")
+
+
+def refused(root: Path, *options: str) -> str:
+    """What is said by a session that ends with exit code 4."""
+    done = evolve(root, *options)
+    said = done.stdout + done.stderr
+    assert done.returncode == 4, said
+    assert "INTERNALERROR" not in said
+    assert "Traceback (most recent" not in said
+    return said
+
+
+def test_proposer_that_always_raises_ends_with_its_error_and_the_traceback(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "hush-hush-hush-1")
+    root = make_project(pytester)
+    (root / "proposals.py").write_text(
+        "import os\n"
+        "def propose(request):\n"
+        "    raise KeyError('oops ' + os.environ['SOME_API_KEY'])\n"
+    )
+    said = refused(root, *FEW)
+    assert "no proposal came through" in said
+    assert "KeyError: 'oops" in said
+    kept = run_directory(root) / "proposer" / "c0001" / "traceback.txt"
+    assert str(kept) in said.replace("\n", "")
+    text = kept.read_text()
+    assert 'proposals.py", line 3, in propose' in text
+    assert "hush-hush-hush-1" not in text + said
+    journal = (run_directory(root) / "journal.jsonl").read_text()
+    assert "hush-hush-hush-1" not in journal
+    assert records(root, "stop")[-1]["reason"] == "the proposer failed"
+
+
+def test_search_ends_softly_when_every_setting_was_tried(
+    pytester: pytest.Pytester,
+) -> None:
+    root = make_project(pytester)
+    (root / "art" / "level.txt").unlink()
+    (root / "art" / "level.toml").write_text("level = 1\nother = 1\n")
+    (root / "pyproject.toml").write_text(
+        '[tool.pytest_evo]\nartifact = "art"\nobjective = "climb"\n'
+        'proposer = "search"\n'
+        '[[tool.pytest_evo.file]]\npath = "level.toml"\nkind = "config"\n'
+        "[[tool.pytest_evo.file.knob]]\n"
+        'key = "level"\ntype = "int"\nlow = 0\nhigh = 3\n'
+        "[[tool.pytest_evo.file.knob]]\n"
+        'key = "other"\ntype = "int"\nlow = 0\nhigh = 1\n'
+    )
+    (root / "test_level.py").write_text(
+        "import tomllib, pytest\n"
+        "@pytest.mark.parametrize('n', range(12))\n"
+        "def test_level(n, evo_artifact):\n"
+        "    found = tomllib.loads((evo_artifact / 'level.toml').read_text())\n"
+        "    assert found['level'] >= n % 6 + 1\n"
+    )
+    done = evolve(root, "-n", "0", "--budget-rollouts=900")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert records(root, "stop")[-1]["reason"] == "proposer exhausted"
+    tried = [row for row in records(root, "candidate") if row["id"] != "c0000"]
+    assert len({row["tree"] for row in tried}) == len(tried) == 7
+    assert not any(row["refusal"] for row in records(root, "proposal")[:-1])
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("test_level.py::nope", "not found: "),
+        ("test_levels.py", "file or directory not found: test_levels.py"),
+    ],
+)
+def test_mistyped_test_is_not_found(
+    pytester: pytest.Pytester, target: str, words: str, workers: str
+) -> None:
+    root = make_project(pytester)
+    assert words in refused(root, target, FEW[0], "-n", workers)
+    assert executed(root) == 0
+    assert not (root / ".evo").exists()
+
+
+def test_mistyped_test_of_a_gate_is_not_found(pytester: pytest.Pytester) -> None:
+    root = make_project(pytester)
+    assert gate(root, "--evo-baseline-update", "-n", "0").returncode == 0
+    done = gate(root, "--evo-gate=baseline", "test_level.py::nope", "-n", "2")
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert "not found: " in done.stderr
+    assert "INTERNALERROR" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("hook", "ending"),
+    [
+        ("pytest_sessionstart(session)", "raise pytest.UsageError('no server')"),
+        ("pytest_sessionstart(session)", "pytest.exit('no server')"),
+        ("pytest_collect_file(file_path)", "pytest.exit('no server', 7)"),
+    ],
+)
+def test_workers_that_all_leave_before_they_have_collected_say_why(
+    pytester: pytest.Pytester, hook: str, ending: str
+) -> None:
+    root = make_project(pytester)
+    (root / "conftest.py").write_text(
+        "import os, pytest\n"
+        f"def {hook}:\n"
+        "    if 'PYTEST_XDIST_WORKER' in os.environ:\n"
+        f"        {ending}\n"
+    )
+    done = evolve(root, FEW[0], "-n", "2")  # xdist shows how its workers ended
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert "no server" in done.stderr
+    assert "INTERNALERROR" not in done.stdout + done.stderr
