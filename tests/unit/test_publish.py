@@ -99,11 +99,13 @@ def test_publish_takes_the_mode_of_the_run(tmp_path):
 )
 def test_publish_survives_hostile_text(tmp_path, said):
     path = record_run(tmp_path, said=said)
-    for file in publish(path, tmp_path / "r").files:
+    files = publish(path, tmp_path / "r").files
+    assert {file.suffix for file in files} == {".md", ".txt", ".xml"}
+    for file in files:
+        text = file.read_text(encoding="utf-8")
+        assert not {"\x00", "\x1b"} & set(text)
         if file.suffix == ".xml":
-            ET.parse(file)
-        else:
-            file.read_text(encoding="utf-8")
+            assert list(ET.fromstring(text).iter("testcase"))
 
 
 def test_publish_of_a_killed_run_shows_what_there_is(tmp_path):

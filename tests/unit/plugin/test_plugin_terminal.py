@@ -143,14 +143,18 @@ def test_note_stays_above_the_panel():
 
 
 def test_lost_terminal_does_not_end_the_run():
+    tried = []
+
     class Gone(Log):
         def write_line(self, line, **markup) -> None:
+            tried.append(line)
             raise OSError(5, "Input/output error")
 
     display = Gone().display()
     display.update(STATE)
     display.update(replace(STATE, phase="final"))
     display.close()
+    assert tried
 
 
 def test_updates_from_many_threads_are_whole():

@@ -45,8 +45,13 @@ def test_signals_while_the_session_ends_break_nothing_off():
 
 def test_ignored_signals_change_nothing():
     signals.ignore_stops()
+    sent = []
     for number in signals.STOPPERS:
         os.kill(os.getpid(), number)
+        sent.append(number)
+    assert sent == list(signals.STOPPERS)  # this process is still there
+    # what is ignored stays ignored in programs that are started
+    assert signal.SIG_IGN not in map(signal.getsignal, signals.STOPPERS)
 
 
 def test_handlers_come_back_after_several_changes(handlers):

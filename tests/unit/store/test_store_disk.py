@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from pytest_evo.errors import RunDirectoryProblem
-from pytest_evo.store import disk
 from pytest_evo.store.disk import failed
 from pytest_evo.store.disk import write_atomic
 from pytest_evo.store.disk import write_once
@@ -28,35 +29,33 @@ def test_atomic_write_replaces_and_leaves_nothing_beside(
     assert names(tmp_path) == ["a.json"]
 
 
+@pytest.fixture
+def full_disk() -> Iterator[None]:
+    """No file may grow beyond one byte, as on a disk with no room for the second."""
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.usefixtures("full_disk")
 @pytest.mark.parametrize("write", [write_atomic, write_once])
 def test_failed_write_says_why_and_leaves_no_half_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: object
+    tmp_path: Path, write: Callable[[Path, bytes], None]
 ) -> None:
-    assert callable(write)
-
-    def full(descriptor: int, data: bytes) -> None:
-        os.write(descriptor, data[:1])
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(disk, "write_all", full)
     with pytest.raises(RunDirectoryProblem, match=r"cannot write .*a\.json.*make room"):
         write(tmp_path / "a.json", b"new")
     assert names(tmp_path) == []
 
 
-def test_failed_atomic_write_keeps_the_old_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("full_disk")
+def test_failed_atomic_write_keeps_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
-    write_atomic(path, b"old")
-
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(disk, "write_all", full)
+    write_atomic(path, b"1")
     with pytest.raises(RunDirectoryProblem):
-        write_atomic(path, b"new")
-    assert path.read_bytes() == b"old"
+        write_atomic(path, b"23")
+    assert path.read_bytes() == b"1"
 
 
 @pytest.mark.parametrize(

@@ -126,10 +126,12 @@ def test_holder_that_has_not_said_its_name_is_still_respected(
 def test_file_system_without_locks_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, says: str
 ) -> None:
-    def refuse(_: int) -> None:
+    fcntl = pytest.importorskip("fcntl")
+
+    def refuse(descriptor: int, operation: int) -> None:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(lock_module, "_lock", refuse)
+    monkeypatch.setattr(fcntl, "flock", refuse)  # as the kernel does
     with pytest.raises(RunDirectoryProblem, match=says):
         RunLock(tmp_path, NOW).acquire()
 
