@@ -34,6 +34,7 @@ from pytest_evo.settings import Settings
 from pytest_evo.store.blobs import DirectoryBlobs
 from pytest_evo.store.candidates import CandidateFiles
 from pytest_evo.store.clock import RunClock
+from pytest_evo.store.disk import beginning
 from pytest_evo.store.journal import FileJournal
 from pytest_evo.store.journal import resume_clock
 from pytest_evo.store.lock import RunLock
@@ -157,7 +158,8 @@ def create_run(
     lock = directory.lock(clock.now())
     lock.acquire()
     try:
-        start = _keep_start(directory, schema, artifact)
+        with beginning(root):
+            start = _keep_start(directory, schema, artifact)
     except BaseException:
         lock.release()
         shutil.rmtree(directory.path, ignore_errors=True)  # it never began

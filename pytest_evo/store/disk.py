@@ -7,6 +7,7 @@ import errno
 import itertools
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from pytest_evo.errors import RunDirectoryProblem
@@ -33,6 +34,36 @@ def failed(error: OSError, path: Path) -> RunDirectoryProblem:
     return RunDirectoryProblem(
         f"cannot write {path}: {error.strerror or error}. Check the disk that holds "
         "it, then type: pytest --evolve --evo-resume=last"
+    )
+
+
+@contextlib.contextmanager
+def beginning(root: Path) -> Iterator[None]:
+    """Tell of failed writes before a run's first rollout: nothing can be resumed yet.
+
+    Raises:
+        RunDirectoryProblem: the disk refuses; it names the way to another place.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise _cannot_begin(error, root) from error
+    except RunDirectoryProblem as problem:
+        if isinstance(problem.__cause__, OSError):
+            raise _cannot_begin(problem.__cause__, root) from problem.__cause__
+        raise
+
+
+def _cannot_begin(error: OSError, path: Path) -> RunDirectoryProblem:
+    why = error.strerror or str(error)
+    remedy = "Make it a directory that can be written to"
+    if error.errno in _FULL:
+        remedy = (
+            "The disk that holds it, its quota or its inodes are used up: make room"
+        )
+    return RunDirectoryProblem(
+        f"no run can be kept in {path}: {why} ({error.filename or path}). {remedy}, or "
+        "choose another place with: pytest --evolve --evo-run-dir=DIR"
     )
 
 

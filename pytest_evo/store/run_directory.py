@@ -25,7 +25,7 @@ from pydantic import ValidationError
 
 from pytest_evo.errors import RunDirectoryProblem
 from pytest_evo.store.blobs import DirectoryBlobs
-from pytest_evo.store.disk import failed
+from pytest_evo.store.disk import beginning
 from pytest_evo.store.disk import write_atomic
 from pytest_evo.store.lock import RunLock
 from pytest_evo.store.recovery import OPEN
@@ -165,6 +165,11 @@ def create(root: Path, new: NewRun, now: datetime, rng: Random) -> RunDirectory:
     Raises:
         RunDirectoryProblem: the place cannot be written to or is full.
     """
+    with beginning(root):
+        return _create(root, new, now, rng)
+
+
+def _create(root: Path, new: NewRun, now: datetime, rng: Random) -> RunDirectory:
     runs = _make_root(root)
     check_writable(runs)
     facts = {
@@ -190,11 +195,11 @@ def _place(runs: Path, info: RunInfo) -> bool:
             shutil.rmtree(draft)
             return False
         draft.rename(final)
-    except OSError as error:
+    except OSError:
         shutil.rmtree(draft, ignore_errors=True)
         if final.exists():
             return False  # another controller was faster
-        raise failed(error, final) from error
+        raise
     except RunDirectoryProblem:
         shutil.rmtree(draft, ignore_errors=True)
         raise
@@ -318,15 +323,12 @@ def _checked(path: Path, project: Project | None) -> RunDirectory:
 
 def _no_such_run(root: Path, name: str, ids: list[str]) -> RunDirectoryProblem:
     near = difflib.get_close_matches(name, ids, n=1, cutoff=0.5)
-    if near:
-        hint = f"Did you mean {near[0]}? "
-    elif ids:
-        hint = f"The newest one is {ids[-1]}. "
+    if not ids:
+        hint = "There is none yet: start one with pytest --evolve"
     else:
-        hint = "There is none yet: start one with pytest --evolve. "
-    return RunDirectoryProblem(
-        f"there is no run {name!r} in {root}. {hint}To list them, type: pytest-evo runs"
-    )
+        hint = f"Did you mean {near[0]}?" if near else f"The newest one is {ids[-1]}."
+        hint += " To list them, type: pytest-evo runs"
+    return RunDirectoryProblem(f"there is no run {name!r} in {root}. {hint}")
 
 
 # -- writing ---------------------------------------------------------------------
@@ -370,13 +372,10 @@ def _make_root(root: Path) -> Path:
             finally:
                 if draft.exists():
                     shutil.rmtree(draft, ignore_errors=True)
-    except OSError as error:
+    except OSError:
         if not root.is_dir():  # else another controller was faster
-            raise failed(error, root) from error
-    try:
-        runs.mkdir(exist_ok=True)
-    except OSError as error:
-        raise failed(error, runs) from error
+            raise
+    runs.mkdir(exist_ok=True)
     return runs
 
 

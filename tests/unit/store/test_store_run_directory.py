@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -128,8 +129,31 @@ def test_update_replaces_fields(tmp_path: Path) -> None:
 
 def test_place_that_is_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / ".evo").write_text("")
-    with pytest.raises(RunDirectoryProblem, match=r"cannot write .*\.evo"):
+    for place in (".evo", ".evo/below", ".evo/much/deeper"):
+        with pytest.raises(RunDirectoryProblem, match="--evo-run-dir=DIR") as caught:
+            made(tmp_path / place)
+        assert str(tmp_path / place) in str(caught.value)
+        assert "resume" not in str(caught.value)
+
+
+def test_place_that_is_no_link_to_a_directory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / ".evo").symlink_to(tmp_path / "gone")
+    with pytest.raises(RunDirectoryProblem, match="--evo-run-dir=DIR"):
         made(tmp_path / ".evo")
+
+
+def test_write_that_fails_while_a_run_begins_names_another_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_room(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", no_room)
+    with pytest.raises(RunDirectoryProblem, match="--evo-run-dir=DIR") as caught:
+        made(tmp_path)
+    assert "resume" not in str(caught.value)
+    monkeypatch.undo()
+    assert run_ids(tmp_path) == []
 
 
 def test_full_disk_is_refused_before_anything_runs(
@@ -213,6 +237,9 @@ def test_unknown_run_gets_the_nearest_name(tmp_path: Path) -> None:
 def test_no_run_yet_says_how_to_start_one(tmp_path: Path, name: str) -> None:
     with pytest.raises(RunDirectoryProblem, match="pytest --evolve"):
         open_existing(tmp_path, name, MINE)
+    with pytest.raises(RunDirectoryProblem) as caught:
+        open_existing(tmp_path, name, MINE)
+    assert "pytest-evo runs" not in str(caught.value)  # there is nothing to list
 
 
 def test_only_runs_of_other_projects_is_said(tmp_path: Path) -> None:
