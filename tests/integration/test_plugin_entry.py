@@ -26,13 +26,15 @@ WHOLE_NUMBERS = (
 )
 
 
-# ends a session when it has been prepared and its header is shown
+# ends a session when it has been prepared and its header is known
 SEEN_ENOUGH = """
 import pytest
-def pytest_sessionstart(session):
-    option = session.config.option
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_report_header(config):
+    for lines in (yield):
+        print(*([lines] if isinstance(lines, str) else lines), sep="\\n")
     names = ("numprocesses", "maxfail", "lf", "stepwise")
-    print("seen", {name: getattr(option, name, None) for name in names})
+    print("seen", {name: getattr(config.option, name, None) for name in names})
     pytest.exit("seen enough", returncode=0)
 def pytest_xdist_auto_num_workers(config):
     return 7
@@ -269,7 +271,7 @@ def pytest_unconfigure():
     [
         ("[tool]\n", "", [], "no artifact is declared"),
         (PROJECT, '@pytest.mark.evo(splt="val")', [], "did you mean split?"),
-        (PROJECT, "", ["--budget-rollouts=1"], "the budget"),
+        (PROJECT, "", ["--budget-rollouts=1"], "Give at least 9"),
     ],
     ids=["at-once", "in-collection", "in-the-loop"],
 )

@@ -301,15 +301,18 @@ def test_progress_forgives_deaths(pool):
     first, _ = ready(pool)
 
     async def scenario():
+        rows = []
         for at in range(20):
             task = asyncio.create_task(collect(pool, request(f"r{at}")))
             await asyncio.sleep(0.01)
             first.finish(f"r{at}")
             first.done(f"r{at}")
-            await task
+            rows += await task
             Wire(pool, f"x{at}", hello=False).die()
+        return rows
 
-    asyncio.run(scenario())
+    rows = asyncio.run(scenario())
+    assert [row.outcome for row in rows] == [Outcome.PASSED] * len(rows)
 
 
 def test_silent_worker_is_killed_and_its_run_crashes(pool, monkeypatch):
