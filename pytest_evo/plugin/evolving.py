@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import sys
 import tempfile
 import traceback
 from collections.abc import Callable
@@ -272,7 +273,7 @@ class Evolution:
         finally:
             self._display.close()
             if loop.state.population:
-                self._publish(settings, files)
+                self._publish_last(settings, files)
             elif status is not ExitCode.OK:
                 self.hints.append(
                     "the baseline is not complete; go on with: pytest --evolve "
@@ -280,9 +281,23 @@ class Evolution:
                 )
         if end is not None:
             self._after(settings, files, end)
-            if settings.require_gain and end.winner.candidate.id == START:
+            if settings.require_gain and not _has_gain(end):
                 status = ExitCode.NO_GAIN
+                if end.winner.candidate.id != START:
+                    self.hints.append(
+                        "exit code 1, for --evo-require-gain: the gain may be noise"
+                    )
         return int(status)
+
+    def _publish_last(self, settings: Settings, files: RunFiles) -> None:
+        """Write the reports; what has ended the run is told before what they lack."""
+        ended_by = sys.exception()
+        try:
+            self._publish(settings, files)
+        except UsageProblem as problem:
+            if ended_by is None:
+                raise
+            self.problems.append(str(problem))
 
     # -- parts -------------------------------------------------------------------------
 
@@ -379,6 +394,13 @@ class Evolution:
 
 def _budget_was_typed(config: pytest.Config) -> bool:
     return any(name.startswith("budget_") for name in option_overrides(config))
+
+
+def _has_gain(end: RunEnd) -> bool:
+    """Whether something better was found, and it is no noise where that was tested."""
+    if end.winner.candidate.id == START or end.final is None:
+        return False
+    return end.final.claim.is_gain
 
 
 def population_size(settings: Settings) -> int:

@@ -48,6 +48,21 @@ def test_full_disk_is_named_and_the_run_goes_on_later(tmp_path: Path) -> None:
         check_books(root)
 
 
+def test_journal_is_told_where_reports_have_no_room_either(tmp_path: Path) -> None:
+    root = make_survival_project(tmp_path / "p", train=6, val=6)
+    with small_disk(root, ".evo", "size=20m") as place:
+        options = (*OPTIONS, "--evo-reports=.evo/reports")
+        session = Session(root, options)
+        while len(executed_keys(root)) < 50 and not session.ended:
+            time.sleep(0.01)
+        fill(place)
+        assert session.wait() == 4, session.text()
+        told = session.text().rpartition("ERROR: ")[2]
+        assert "/.evo/runs/" in told.splitlines()[0], session.text()
+        assert "/.evo/reports" in session.text()
+        assert "Traceback" not in session.text(), session.text()
+
+
 def test_read_only_run_directory_is_refused_before_anything_runs(
     tmp_path: Path,
 ) -> None:
