@@ -10,9 +10,11 @@ import os
 import re
 import shutil
 from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import fields
 from datetime import datetime
+from datetime import timedelta
 from datetime import UTC
 from pathlib import Path
 from random import Random
@@ -34,6 +36,7 @@ from pytest_evo.store.trees import TreeFiles
 SCHEMA_VERSION = 1
 RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{4}")
 RUN_FILE = "run.json"
+_STAMP = "%Y%m%d-%H%M%S"
 
 SAVED = "run.saved"  # the same, in case run.json is destroyed
 _LEAST_FREE = 1_000_000  # bytes without which no run is begun
@@ -150,7 +153,7 @@ def identify(rootdir: Path, root: Path) -> Project:
 
 def new_run_id(now: datetime, rng: Random) -> str:
     """An id that sorts by time: ``20261129-153012-a1b2``."""
-    return f"{now.astimezone(UTC):%Y%m%d-%H%M%S}-{rng.randrange(0x10000):04x}"
+    return f"{now.astimezone(UTC):{_STAMP}}-{rng.randrange(0x10000):04x}"
 
 
 def create(root: Path, new: NewRun, now: datetime, rng: Random) -> RunDirectory:
@@ -176,10 +179,25 @@ def _create(root: Path, new: NewRun, now: datetime, rng: Random) -> RunDirectory
         **{field.name: getattr(new, field.name) for field in fields(new)},
         "settings": json.loads(json.dumps(_without_secrets(new.settings), default=str)),
     }
+    named = _after_all(run_ids(root), now)
     while True:
-        info = RunInfo(id=new_run_id(now, rng), created=now, **facts)
+        info = RunInfo(id=new_run_id(named, rng), created=now, **facts)
         if _place(runs, info):
             return RunDirectory(runs / info.id, info)
+
+
+def _after_all(ids: Sequence[str], now: datetime) -> datetime:
+    """``now``, or a second after the newest run, where the clock has gone back.
+
+    The newest run is found by its id.
+    """
+    if not ids:
+        return now
+    try:
+        newest = datetime.strptime(ids[-1][:15], _STAMP).replace(tzinfo=UTC)
+    except ValueError:  # a folder that somebody has named
+        return now
+    return max(now, newest + timedelta(seconds=1))
 
 
 def _place(runs: Path, info: RunInfo) -> bool:

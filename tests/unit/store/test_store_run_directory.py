@@ -106,6 +106,15 @@ def test_ids_sort_by_time() -> None:
     assert all(RUN_ID.fullmatch(name) for name in ids)
 
 
+def test_last_run_is_the_last_that_began_though_the_clock_went_back(
+    tmp_path: Path,
+) -> None:
+    ids = [made(tmp_path, after=seconds).id for seconds in (0, 9_000_000, -50, 3, 3)]
+    assert run_ids(tmp_path) == ids
+    assert open_existing(tmp_path, "last", MINE).id == ids[-1]
+    assert open_existing(tmp_path, ids[2], MINE).info.created == NOW - timedelta(0, 50)
+
+
 def test_secrets_among_the_settings_are_not_written(tmp_path: Path) -> None:
     settings = {
         "model": "x",
