@@ -171,6 +171,7 @@ class CaseMark:
     deterministic: bool | None = None
     exclusive: str | None = None  # xdist_group
     body: str = ""  # what it does, whatever it is called; "" where that is not known
+    texts: tuple[tuple[str, str], ...] = ()  # hashes of what it says, by path
 
 
 @dataclass(frozen=True, slots=True)
@@ -481,3 +482,11 @@ class Claim:
     worse: tuple[CaseId, ...] = ()
     better: tuple[CaseId, ...] = ()
     audit: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+    @property
+    def is_gain(self) -> bool:
+        """Whether the winner is better by more than noise, as far as can be told.
+
+        In-sample the interval says nothing, so the difference alone counts.
+        """
+        return self.difference > 0 if self.in_sample else self.low > 0

@@ -89,7 +89,7 @@ _VALUES: tuple[tuple[str, Callable[[str], object], str, str], ...] = (
         "--evo-proposer",
         _text,
         "NAME",
-        "What edits the artifact: search, llm, agent, scripted or package.module:name",
+        "What edits: search, llm, agent, scripted, package.module:name or FILE.py",
     ),
     (
         "--evo-model",
@@ -138,7 +138,7 @@ _FLAGS: tuple[tuple[str, str], ...] = (
     ("--evolve", "Improve the artifact: propose, evaluate, select"),
     ("--evo-dry-run", "Say what a run would do and cost, and do nothing"),
     ("--evo-apply", "Write the best artifact into the working tree at the end"),
-    ("--evo-require-gain", "Exit with 1 if nothing better was found"),
+    ("--evo-require-gain", "Exit with 1 without a gain that is more than noise"),
     ("--evo-gate-all", "Run all cases, also those that the change cannot reach"),
     ("--evo-accept-removed", "Let cases go that used to pass"),
     ("--evo-baseline-update", "Write the gate's baseline from the artifact as it is"),

@@ -60,7 +60,8 @@ def load_proposer(
     """Make the proposer of a run.
 
     Args:
-        name: ``search``, ``scripted`` or ``package.module:name``; None: see
+        name: ``search``, ``llm``, ``agent``, ``scripted``, ``package.module:name`` or
+            ``path/to/file.py`` with or without ``:name``; None: see
             :func:`choose_proposer`.
         settings: for what the proposer itself needs.
         schema: of the artifact; ``search`` needs knobs in it.
@@ -87,12 +88,12 @@ def load_proposer(
         )
     if chosen == "llm":
         return _llm(settings, rootdir, model, archive)
-    if ":" in chosen:
+    if ":" in chosen or Path(chosen).suffix == ".py":
         return load_object(chosen, rootdir, "proposer")
     close = difflib.get_close_matches(chosen, NAMES, 1) or ["search"]
     raise SettingsProblem(
-        f"There is no proposer {chosen!r}; there are {', '.join(NAMES)} and "
-        f"package.module:name. Type --evo-proposer={close[0]}."
+        f"There is no proposer {chosen!r}; there are {', '.join(NAMES)}, "
+        f"package.module:name and path/to/file.py. Type --evo-proposer={close[0]}."
     )
 
 

@@ -265,6 +265,31 @@ def test_require_gain_exits_with_1_where_nothing_better_was_found(
     assert evolve(root, *FEW, "--evo-require-gain").returncode == 1
 
 
+@pytest.mark.parametrize(
+    ("split", "code"),
+    [
+        ("test = ['*[[]0]', '*[[]1]', '*[[]2]', '*[[]3]']\nval = ['*[[][6789]]']", 1),
+        ("train = ['*1[0-9]]', '*[[][0-5]]']\nval = ['*[[][6789]]']", 0),
+    ],
+    ids=["one-of-four-test-cases", "in-sample"],
+)
+def test_require_gain_wants_more_than_noise_where_a_test_split_can_tell(
+    pytester: pytest.Pytester, split: str, code: int
+) -> None:
+    root = make_project(pytester, count=18)
+    with (root / "pyproject.toml").open("a") as file:
+        file.write(f"batch = 14\n[tool.pytest_evo.split]\n{split}\n")
+    (root / "proposals.py").write_text(
+        "def propose(request):\n"
+        "    (request.workspace / 'artifact' / 'level.txt').write_text('1')\n"
+        "    return 'up'\n"
+    )
+    done = evolve(root, *FEW, "--evo-require-gain")
+    assert "-> winner" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == code, done.stdout + done.stderr
+    assert ("gain may be noise" in done.stdout) is bool(code)
+
+
 def test_users_junitxml_receives_the_winners_cases(pytester: pytest.Pytester) -> None:
     root = make_project(pytester)
     done = evolve(root, *FEW, "--junitxml=own.xml")

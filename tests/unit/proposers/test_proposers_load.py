@@ -140,12 +140,15 @@ number = 3
 def test_own_proposers_may_be_anything_that_proposes(load, tmp_path, attribute, said):
     (tmp_path / "own_parts.py").write_text(MODULE)
     assert answer(load(f"own_parts{attribute}")) == said
+    assert answer(load(f"own_parts.py{attribute}")) == said
     assert answer(load("scripted", scripted=f"own_parts{attribute}")) == said
     assert answer(load("scripted", scripted=f"own_parts.py{attribute}")) == said
 
 
 def test_script_without_a_name_is_its_propose(load, tmp_path):
     (tmp_path / "own_parts.py").write_text(MODULE)
+    assert answer(load("own_parts.py")) == "function"
+    assert answer(load(str(tmp_path / "own_parts.py"))) == "function"
     assert answer(load("scripted", scripted="own_parts.py")) == "function"
     assert answer(load("scripted", scripted="own_parts")) == "function"
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -10,6 +11,8 @@ from report_runs import grown_run
 from report_runs import rollout
 
 from pytest_evo.events import CandidateRecorded
+from pytest_evo.models import Claim
+from pytest_evo.models import Split
 from pytest_evo.models import START
 from pytest_evo.models import Status
 from pytest_evo.models import Usage
@@ -35,6 +38,21 @@ def texts(lines) -> list[str]:
 def with_claim(run: RunReport, **changes) -> RunReport:
     claim = replace(run.final.claim, **changes)
     return replace(run, final=replace(run.final, claim=claim))
+
+
+@pytest.mark.parametrize(
+    ("in_sample", "difference", "low", "gain"),
+    [
+        (False, 0.2, 0.01, True),
+        (False, 0.2, 0.0, False),
+        (False, 0.2, -0.1, False),
+        (True, 0.2, -0.1, True),
+        (True, 0.0, 0.0, False),
+    ],
+)
+def test_gain_is_what_the_interval_puts_above_nothing(in_sample, difference, low, gain):
+    claim = Claim(Split.TEST, in_sample, 9, 0.1, 0.3, difference, low, 0.5)
+    assert claim.is_gain is gain
 
 
 def test_table_is_aligned_and_marks_the_winner():
