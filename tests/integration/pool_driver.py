@@ -70,7 +70,7 @@ def pytest_configure(config):
     def run_engine(pool):
         driver = box["driver"] = Driver(pool, config)
         if "EVO_GRACE" in os.environ:
-            pool._grace = float(os.environ["EVO_GRACE"])
+            pool._orders.grace = float(os.environ["EVO_GRACE"])
         began = time.perf_counter()
         result = asyncio.run(drive(driver))
         rows = [

@@ -12,7 +12,6 @@ import contextlib
 import json
 import threading
 import time
-from collections import Counter
 from collections import deque
 from collections.abc import AsyncIterator
 from collections.abc import Callable
@@ -27,20 +26,17 @@ from pytest_evo.errors import WorkersLost
 from pytest_evo.models import CaseId
 from pytest_evo.models import Json
 from pytest_evo.models import Rollout
-from pytest_evo.models import START
 from pytest_evo.models import Tree
 from pytest_evo.models import TreeHash
 from pytest_evo.plugin import messages
 from pytest_evo.plugin.links import Link
 from pytest_evo.plugin.messages import Mode
+from pytest_evo.plugin.pools.casualties import Casualties
 from pytest_evo.plugin.pools.flights import Flight
+from pytest_evo.plugin.pools.orders import Orders
 from pytest_evo.plugin.pools.roster import Worker
 from pytest_evo.protocols import Request
 
-DEADLY = 3
-"""How many workers a candidate may take with it before it is not run any more."""
-UNLUCKY = 12
-"""The same where its test processes cannot signal a worker: somebody else did."""
 _WATCH = 0.5  # seconds between looks for silent workers
 Notice: TypeAlias = Callable[[str], None]
 
@@ -72,11 +68,8 @@ class Pool:
         """How many rollouts have been run, for the last line."""
         self.loads: Callable[[bytes], Any] = json.loads
         """Reads what a test process said of a rollout."""
-        self._grace = grace
         self.notice = notice
-        self._mode, self._mount = Mode.FORK, False
-        self._timeouts: Mapping[CaseId, float] = {}
-        self._default_timeout = 300.0
+        self._orders = Orders(grace)
         self._tree: Callable[[TreeHash], Tree] | None = None
         self._blob: Callable[[str], bytes] | None = None
         self._lock = threading.Condition()
@@ -90,9 +83,7 @@ class Pool:
         self._cases: frozenset[CaseId] | None = None
         self._hellos: tuple[messages.Hello, ...] = ()
         self._late: dict[str, Json] = {}
-        self._deaths = 0
-        self._deadly: Counter[TreeHash] = Counter()
-        self._unlucky: Counter[TreeHash] = Counter()
+        self._casualties = Casualties(workers)
         self._lost: Exception | None = None
         self._closed = False
 
@@ -106,13 +97,13 @@ class Pool:
 
     def set_isolation(self, mode: str, mount: bool) -> None:
         """How requests from now on are isolated: fork, fresh or workspace."""
-        self._mode, self._mount = Mode(mode), mount
+        self._orders.mode, self._orders.mount = Mode(mode), mount
 
     def set_timeouts(
         self, seconds: Mapping[CaseId, float], default: float = 300.0
     ) -> None:
         """How long a case may run, from now on."""
-        self._timeouts, self._default_timeout = dict(seconds), default
+        self._orders.timeouts, self._orders.default_timeout = dict(seconds), default
 
     def configure(self, **settings: Json) -> None:
         """Change fields of ``WorkerSettings`` for requests from now on."""
@@ -185,6 +176,7 @@ class Pool:
 
         Raises:
             WorkersLost: they keep dying, or the transport has ended.
+            WorkerProblem: one said why it cannot work.
         """
         while True:
             with self._lock:
@@ -221,15 +213,7 @@ class Pool:
             raise EvoError("the pool was not told where candidates come from")
         flight = Flight(request, self._tree(request.tree), self._groups, self.loads)
         self._flights[request.id] = flight
-        if self._deadly[request.tree] >= DEADLY:
-            flight.condemn(f"its process killed {DEADLY} workers; it is not run again")
-            self._retire(flight)
-        elif self._unlucky[request.tree] >= UNLUCKY:
-            flight.condemn(
-                f"{UNLUCKY} workers died while it ran, none by its own signal: memory "
-                "may be short, or somebody ends them; it is not run again",
-                guilty=False,
-            )
+        if self._casualties.condemn(flight):
             self._retire(flight)
         else:
             self._pending.append(flight)
@@ -335,7 +319,7 @@ class Pool:
             case messages.Finished():
                 flight.finish(message, worker.name)
                 if message.started:
-                    self._deaths = 0
+                    self._casualties.forgive()
                     self.finished_rollouts += 1
             case messages.Done(violation=violation, more=more, unchecked=why):
                 flight.release(violation, why)
@@ -353,10 +337,7 @@ class Pool:
         worker.link.close()
         for flight in list(worker.flights.values()):
             flight.crash(f"worker {worker.name} died")
-            if flight.request.candidate != START:
-                kept = worker.hello is not None and worker.hello.signals_kept
-                blame = self._unlucky if kept else self._deadly
-                blame[flight.request.tree] += 1
+            self._casualties.blame(worker, flight)
             self._retire(flight)
         if self._closed or worker.dismissed:
             return
@@ -365,15 +346,9 @@ class Pool:
         self._count_death()
 
     def _count_death(self) -> None:
-        self._deaths += 1
-        if self._deaths > 3 * self.expected + 2:
-            self.abandon(
-                WorkersLost(
-                    f"{self._deaths} workers were lost and not one rollout was "
-                    "finished in between; run one case by hand to see why: "
-                    "pytest -n 0 -k NAME"
-                )
-            )
+        lost = self._casualties.count()
+        if lost is not None:
+            self.abandon(lost)
 
     def _watch(self) -> None:
         """Kill workers that should have said something."""
@@ -382,17 +357,11 @@ class Pool:
         now = time.monotonic()
         for worker in self._workers:
             for flight in worker.flights.values():
-                if now > flight.heard + flight.limit + self._patience:
+                if now > flight.heard + flight.limit + self._orders.patience:
                     self.notice(f"worker {worker.name} is silent; it is killed")
                     worker.kill()
                     flight.heard = now
         self._loop.call_later(_WATCH, self._watch)
-
-    @property
-    def _patience(self) -> float:
-        if self._grace is not None:
-            return self._grace
-        return 90.0 if self._mode is Mode.FORK else 270.0
 
     # -- dispatch ----------------------------------------------------------------------
 
@@ -413,7 +382,7 @@ class Pool:
             flight.worker = worker.name
             flight.heard = time.monotonic()
             worker.flights[flight.request.id] = flight
-            self._send(worker, self._order(flight))
+            self._send(worker, self._orders.of(flight, self.seed))
 
     def _busy_groups(self) -> set[str]:
         return {
@@ -422,25 +391,6 @@ class Pool:
             for flight in worker.flights.values()
             for group in flight.groups
         }
-
-    def _order(self, flight: Flight) -> messages.Run:
-        request = flight.request
-        timeouts = tuple(
-            self._timeouts.get(case, self._default_timeout) for case, _ in request.runs
-        )
-        flight.limit = max(timeouts, default=0.0)
-        return messages.Run(
-            id=request.id,
-            candidate=request.candidate,
-            tree=request.tree,
-            manifest=flight.tree.entries,
-            runs=request.runs,
-            timeouts=timeouts,
-            mode=self._mode,
-            mount=self._mount,
-            seed=self.seed,
-            attempt=request.attempt,
-        )
 
     def _retire(self, flight: Flight, *, keep_slot: bool = False) -> None:
         """Close a flight's stream; its worker is free unless something still runs."""

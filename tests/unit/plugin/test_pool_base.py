@@ -16,6 +16,7 @@ from pytest_evo.models import Tree
 from pytest_evo.models import TreeEntry
 from pytest_evo.plugin import messages
 from pytest_evo.plugin.pools import base
+from pytest_evo.plugin.pools import casualties
 from pytest_evo.plugin.pools.base import Pool
 from pytest_evo.plugin.rawrollout import RawRollout
 from pytest_evo.protocols import Request
@@ -250,7 +251,7 @@ def test_worker_that_somebody_else_killed_is_not_the_candidates_fault():
     pool.set_source(lambda tree: TREE, lambda sha: b"abc")
 
     async def scenario():
-        for at in range(base.UNLUCKY):
+        for at in range(casualties.UNLUCKY):
             worker = Wire(pool, f"gw{at}", kept=True)
             await asyncio.sleep(0.01)
             task = asyncio.create_task(collect(pool, request(f"r{at}")))
@@ -258,7 +259,7 @@ def test_worker_that_somebody_else_killed_is_not_the_candidates_fault():
             worker.start(f"r{at}")
             worker.die()
             assert [row.outcome for row in await task] == [Outcome.CRASHED]
-            pool._deaths = 0  # others get on meanwhile
+            pool._casualties.forgive()  # others get on meanwhile
         worker = Wire(pool, "last", kept=True)
         await asyncio.sleep(0.01)
         rows = await collect(pool, request("again", A))
@@ -275,7 +276,7 @@ def test_candidate_that_takes_workers_with_it_is_not_run_again():
     pool.set_source(lambda tree: TREE, lambda sha: b"abc")
 
     async def scenario():
-        for at in range(base.DEADLY):
+        for at in range(casualties.DEADLY):
             worker = Wire(pool, f"gw{at}")
             await asyncio.sleep(0.01)
             task = asyncio.create_task(collect(pool, request(f"r{at}")))
