@@ -17,16 +17,13 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
-from pytest_evo.artifact.blobs import MemoryBlobs
-from pytest_evo.artifact.checks import check_start
+from pytest_evo.artifact.checks import check_files
 from pytest_evo.artifact.schema import locate
 from pytest_evo.artifact.schema import refuse_own_files_inside
 from pytest_evo.artifact.schema import schema_of
-from pytest_evo.artifact.trees import snapshot
 from pytest_evo.errors import SettingsProblem
 from pytest_evo.errors import UsageProblem
 from pytest_evo.llm.client import LiteLLMModel
-from pytest_evo.models import ArtifactSchema
 from pytest_evo.proposers.load import choose_proposer
 from pytest_evo.proposers.load import load_proposer
 from pytest_evo.proposers.load import NAMES
@@ -81,7 +78,7 @@ def checkup(rootdir: Path) -> Iterator[Finding]:
         schema = schema_of(settings)
         artifact = locate(rootdir, schema)
         refuse_own_files_inside(rootdir, artifact, settings)
-        _check_files(artifact, schema)
+        check_files(artifact, schema)
         yield Finding("ok", "artifact", settings.artifact or "")
     except UsageProblem as problem:
         yield Finding("problem", "artifact", str(problem))
@@ -89,23 +86,6 @@ def checkup(rootdir: Path) -> Iterator[Finding]:
     if artifact is not None:
         yield _mounting(artifact)
     yield _run_directory(rootdir / settings.run_dir)
-
-
-def _check_files(artifact: Path, schema: ArtifactSchema) -> None:
-    """What a run looks at when it begins.
-
-    Raises:
-        ArtifactProblem: something cannot be kept or does not fit the settings.
-    """
-    blobs = MemoryBlobs()
-    tree = snapshot(
-        artifact,
-        blobs,
-        include=schema.include,
-        max_bytes=schema.max_bytes,
-        max_files=schema.max_files,
-    )
-    check_start(tree, blobs, schema)
 
 
 def _python() -> Finding:

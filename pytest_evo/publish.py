@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -138,7 +139,11 @@ def tree_of(view: RunView, candidate: CandidateId) -> Tree:
 
 
 def publish(
-    run_path: Path, reports_dir: Path, *, junit_candidates: Mode | None = None
+    run_path: Path,
+    reports_dir: Path,
+    *,
+    junit_candidates: Mode | None = None,
+    told: Callable[[RunReport], None] = lambda run: None,
 ) -> Published:
     """Write all reports of a run.
 
@@ -147,6 +152,7 @@ def publish(
         reports_dir: gets the reports for CI; reports of earlier runs are removed.
         junit_candidates: how a candidate's failures are written; the run's own setting
             if None.
+        told: gets what the reports will say before the first one is written.
 
     Raises:
         RunDirectoryProblem: the run cannot be read.
@@ -154,6 +160,7 @@ def publish(
     """
     view = load_run(run_path)
     run = run_report(view)
+    told(run)
     mode = junit_candidates or _mode(view)
     chosen = set(chosen_candidates(run))
     files: list[Path] = []

@@ -12,11 +12,13 @@ from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterator
 from collections.abc import Mapping
+from pathlib import Path
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from pytest_evo.artifact.blobs import BlobStore
+from pytest_evo.artifact.blobs import MemoryBlobs
 from pytest_evo.artifact.globs import is_plain
 from pytest_evo.artifact.guard import forbidden
 from pytest_evo.artifact.guard import holds_pytest_settings
@@ -25,6 +27,7 @@ from pytest_evo.artifact.knobs import read_knob
 from pytest_evo.artifact.patches import changes
 from pytest_evo.artifact.schema import editable
 from pytest_evo.artifact.schema import rule_for
+from pytest_evo.artifact.trees import snapshot
 from pytest_evo.errors import ArtifactProblem
 from pytest_evo.errors import ProposalRefused
 from pytest_evo.models import ArtifactSchema
@@ -58,6 +61,23 @@ def check_tree(base: Tree, new: Tree, blobs: BlobStore, schema: ArtifactSchema) 
             *_knobs(base, new, blobs, schema, broken),
         ]
     )
+
+
+def check_files(artifact: Path, schema: ArtifactSchema) -> None:
+    """Look at the artifact as a run does when it begins; keep nothing.
+
+    Raises:
+        ArtifactProblem: something cannot be kept or does not fit the schema.
+    """
+    blobs = MemoryBlobs()
+    tree = snapshot(
+        artifact,
+        blobs,
+        include=schema.include,
+        max_bytes=schema.max_bytes,
+        max_files=schema.max_files,
+    )
+    check_start(tree, blobs, schema)
 
 
 def check_start(tree: Tree, blobs: BlobStore, schema: ArtifactSchema) -> None:

@@ -11,22 +11,27 @@ from typing import Any
 
 import pytest
 
+from pytest_evo.artifact.checks import check_files
 from pytest_evo.artifact.schema import locate
 from pytest_evo.artifact.schema import refuse_own_files_inside
 from pytest_evo.artifact.schema import schema_of
 from pytest_evo.errors import SettingsProblem
 from pytest_evo.models import ArtifactSchema
+from pytest_evo.plugin import diagnosing
 from pytest_evo.plugin import hooks
 from pytest_evo.plugin import runfiles
 from pytest_evo.plugin.environment import conceal
 from pytest_evo.plugin.evolving import Evolution
 from pytest_evo.plugin.evolving import ExitCode
+from pytest_evo.plugin.evolving import strategy_of
 from pytest_evo.plugin.isolation.reach import recorder
 from pytest_evo.plugin.junitxml import report_winner
 from pytest_evo.plugin.modelling import hidden_variables
 from pytest_evo.plugin.modelling import RunModels
 from pytest_evo.plugin.modelling import SECRETS
 from pytest_evo.plugin.options import option_overrides
+from pytest_evo.plugin.places import check_reports_place
+from pytest_evo.plugin.places import check_run_place
 from pytest_evo.plugin.pools.base import Pool
 from pytest_evo.plugin.pools.inprocess import InProcessSession
 from pytest_evo.plugin.pools.session import EngineSession
@@ -107,8 +112,8 @@ class Controller:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Give ``--junitxml`` the winner's cases before it is written."""
         evolution = self._evolution
-        if evolution is not None and evolution.published is not None:
-            report_winner(self._config, evolution.published.run)
+        if evolution is not None and evolution.report is not None:
+            report_winner(self._config, evolution.report)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
@@ -118,9 +123,9 @@ class Controller:
             return
         lines = [Line(f"evo: {problem}", "red") for problem in evolution.problems]
         lines += [Line(f"evo: {hint}", "bold") for hint in evolution.hints]
-        if evolution.published is not None:
+        if evolution.report is not None:
             lines += result_lines(
-                evolution.published.run, evolution.run_id, applied=evolution.applied
+                evolution.report, evolution.run_id, applied=evolution.applied
             )
         if not lines:
             return
@@ -205,6 +210,10 @@ def make_task(config: pytest.Config) -> Task:
     schema = schema_of(settings)
     artifact = locate(config.rootpath, schema, typed="artifact" in overrides)
     refuse_own_files_inside(config.rootpath, artifact, settings)
+    check_run_place(config.rootpath / settings.run_dir)
+    check_reports_place(config.rootpath / settings.reports)
+    if resume is None:
+        check_files(artifact, schema)
     name = choose_proposer(settings)
     redact = Redaction(secrets_of(os.environ, artifact)).text
     archive = Archive(redact)
@@ -219,7 +228,7 @@ def make_task(config: pytest.Config) -> Task:
         archive=archive,
         notice=notices,
     )
-    return Task(
+    task = Task(
         config,
         settings,
         schema,
@@ -231,6 +240,9 @@ def make_task(config: pytest.Config) -> Task:
         notices,
         models,
     )
+    strategy_of(config, settings)
+    diagnosing.prepare(task)
+    return task
 
 
 def _model(models: RunModels, settings: Settings) -> ChatModel | None:

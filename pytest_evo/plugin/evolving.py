@@ -36,6 +36,7 @@ from pytest_evo.errors import WorkersLost
 from pytest_evo.hostile import one_line
 from pytest_evo.models import Candidate
 from pytest_evo.models import candidate_id
+from pytest_evo.models import Case
 from pytest_evo.models import CaseMark
 from pytest_evo.models import START
 from pytest_evo.plugin import diagnosing
@@ -45,6 +46,7 @@ from pytest_evo.plugin import runfiles
 from pytest_evo.plugin.announcing import Header
 from pytest_evo.plugin.diagnosing import Reading
 from pytest_evo.plugin.isolating import Calibration
+from pytest_evo.plugin.knowing import Knowing
 from pytest_evo.plugin.observing import RunObserver
 from pytest_evo.plugin.options import option_overrides
 from pytest_evo.plugin.pools.base import Pool
@@ -58,8 +60,8 @@ from pytest_evo.plugin.terminal import LiveDisplay
 from pytest_evo.protocols import ProposalKey
 from pytest_evo.publish import apply_candidate
 from pytest_evo.publish import publish
-from pytest_evo.publish import Published
 from pytest_evo.reports.console import Line
+from pytest_evo.reports.model import RunReport
 from pytest_evo.settings import Settings
 from pytest_evo.store.disk import failed
 from pytest_evo.store.view import load_run
@@ -91,7 +93,7 @@ class Evolution:
         self._redaction = Redaction({})
         self._reading = Reading(NoDiagnosis())
         self._fault_told = False
-        self.published: Published | None = None
+        self.report: RunReport | None = None
         self.applied = False
         self.run_id = ""
         self.problems: list[str] = []
@@ -119,7 +121,6 @@ class Evolution:
                 )
             }
         )
-        diagnosing.prepare(self._task)
         if settings.dry_run:
             self._task.models.check()
             return self._dry_run(settings, marks, how)
@@ -175,17 +176,18 @@ class Evolution:
         workspaces = scratch_directory("pytest-evo-", size)
         own = runfiles.own_folders(self._config.rootpath, settings)
         pool.configure(covered=[*own, str(workspaces.resolve())])
+        knowing = Knowing(settings, marks, self._cases, files.blobs.get)
         try:
             self._reading = diagnosing.open_reading(
-                self._task, files, self._redaction.text, self._budget
+                self._task, files, self._redaction.text, self._budget, knowing
             )
-            workshop = self._workshop(workspaces, files)
+            workshop = self._workshop(workspaces, files, knowing)
             parts = Parts(
                 evaluator=hooks.make_evaluator(self._config) or pool,
                 workshop=workshop,
                 proposer=self._task.proposer,
                 diagnoser=self._reading.diagnoser,
-                strategy=self._strategy(settings),
+                strategy=strategy_of(self._config, settings),
                 journal=files.journal,
                 rollouts=files.rollouts,
                 clock=files.clock,
@@ -194,7 +196,9 @@ class Evolution:
                 marks=marks,
                 calibrate=calibration.settle,
                 fault=self._keep_fault,
-                gather=diagnosing.gatherer(self._task, files, self._redaction.text),
+                gather=diagnosing.gatherer(
+                    self._task, files, self._redaction.text, knowing
+                ),
             )
             self._loop = Loop(parts, plan, limits)
             observer.follow(self._loop)
@@ -301,7 +305,9 @@ class Evolution:
 
     # -- parts -------------------------------------------------------------------------
 
-    def _workshop(self, root: Path, files: RunFiles) -> DirectoryWorkshop:
+    def _workshop(
+        self, root: Path, files: RunFiles, knowing: Knowing
+    ) -> DirectoryWorkshop:
         return DirectoryWorkshop(
             root,
             files.blobs,
@@ -312,6 +318,7 @@ class Evolution:
                 None if self._task.proposer_name == "search" else write_evidence
             ),
             user_check=lambda path: hooks.check_artifact(self._config, path),
+            remarks=None if self._task.proposer_name == "search" else knowing.copied,
         )
 
     def _keep_fault(self, key: ProposalKey, error: BaseException) -> str:
@@ -329,16 +336,8 @@ class Evolution:
             )
         return f"{said} (proposer/{name}/traceback.txt in the run directory)"
 
-    def _strategy(self, settings: Settings) -> Strategy:
-        made = hooks.make_strategy(self._config, settings.strategy)
-        if made is None:
-            return make_strategy(settings, population_size(settings))
-        if isinstance(made, Strategy):
-            return made
-        raise SettingsProblem(
-            f"pytest_evo_make_strategy returned {type(made).__name__} for "
-            f"{settings.strategy!r}; return a pytest_evo.engine.parts.Strategy"
-        )
+    def _cases(self) -> Sequence[Case]:
+        return () if self._loop is None else self._loop.state.cases
 
     def _budget(self) -> Budget | None:
         return None if self._loop is None else self._loop.budget
@@ -377,9 +376,14 @@ class Evolution:
     # -- the end -----------------------------------------------------------------------
 
     def _publish(self, settings: Settings, files: RunFiles) -> None:
-        self.published = publish(
-            files.directory.path, self._config.rootpath / settings.reports
+        publish(
+            files.directory.path,
+            self._config.rootpath / settings.reports,
+            told=self._take_report,
         )
+
+    def _take_report(self, run: RunReport) -> None:
+        self.report = run
 
     def _after(self, settings: Settings, files: RunFiles, end: RunEnd) -> None:
         winner: Candidate | None = end.winner.candidate
@@ -401,6 +405,23 @@ def _has_gain(end: RunEnd) -> bool:
     if end.winner.candidate.id == START or end.final is None:
         return False
     return end.final.claim.is_gain
+
+
+def strategy_of(config: pytest.Config, settings: Settings) -> Strategy:
+    """The strategy that the settings name, from a hook or of ours.
+
+    Raises:
+        SettingsProblem: it cannot be made.
+    """
+    made = hooks.make_strategy(config, settings.strategy)
+    if made is None:
+        return make_strategy(settings, population_size(settings))
+    if isinstance(made, Strategy):
+        return made
+    raise SettingsProblem(
+        f"pytest_evo_make_strategy returned {type(made).__name__} for "
+        f"{settings.strategy!r}; return a pytest_evo.engine.parts.Strategy"
+    )
 
 
 def population_size(settings: Settings) -> int:

@@ -77,14 +77,14 @@ class GateController:
         if record is None:
             return int(ExitCode.OK)
         decision = record.decision()
+        self._latest = gating.measured.latest
+        self._lines = verdict_lines(decision, record)  # told also if no file can be
         done = publish_gate(
             decision,
             record,
             self._config.rootpath / self._task.settings.reports,
             details=gating.measured.failed,
         )
-        self._latest = gating.measured.latest
-        self._lines = verdict_lines(decision, record)
         self._commands = done.commands
         if gating.interrupted:
             return int(ExitCode.INTERRUPTED)

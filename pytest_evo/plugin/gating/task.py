@@ -17,6 +17,7 @@ from pytest_evo.plugin.gating.bases import Base
 from pytest_evo.plugin.gating.bases import find_base
 from pytest_evo.plugin.gating.targets import choose_target
 from pytest_evo.plugin.options import option_overrides
+from pytest_evo.plugin.places import check_reports_place
 from pytest_evo.settings import load_settings
 from pytest_evo.settings import Settings
 
@@ -62,6 +63,8 @@ def make_gate_task(config: pytest.Config) -> GateTask:
     schema = schema_of(settings)
     artifact = locate(config.rootpath, schema, typed="artifact" in overrides)
     refuse_own_files_inside(config.rootpath, artifact, settings)
+    if not settings.baseline_update:
+        check_reports_place(config.rootpath / settings.reports)
     base = None
     if settings.baseline_update:
         _refuse_selections(config)
