@@ -127,3 +127,71 @@ def test_workers_that_all_leave_before_they_have_collected_say_why(
     assert done.returncode == 4, done.stdout + done.stderr
     assert "no server" in done.stderr
     assert "INTERNALERROR" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("--evo-reports={root}/taken", "no reports can be written into"),
+        ("--evo-reports=/proc/evo", "--evo-reports=DIR"),
+        ("--evo-run-dir={root}/taken/runs", "--evo-run-dir=DIR"),
+    ],
+)
+def test_places_that_cannot_be_written_are_told_before_anything_starts(
+    pytester: pytest.Pytester, option: str, words: str, workers: str
+) -> None:
+    root = make_project(pytester)
+    (root / "taken").write_text("a file")
+    (root / "test_level.py").write_text(
+        "from pathlib import Path\n" + "Path(__file__).with_name('began').touch()\n"
+    )
+    assert words in refused(root, FEW[0], option.format(root=root), "-n", workers)
+    assert not (root / "began").exists()
+    assert not (root / ".evo").exists()
+    assert not (root / "evo-reports").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ("score_from = 3\n", "score_from"),
+        ('strategy = "maraa"\n', "maraa"),
+        ('acceptance = "nothing.of_that:Name"\n', "nothing.of_that"),
+        (
+            '[[tool.pytest_evo.file]]\npath = "level.txt"\nkind = "config"\n'
+            '[[tool.pytest_evo.file.knob]]\nkey = "gone"\ntype = "bool"\n',
+            "level.txt",
+        ),
+    ],
+)
+def test_settings_that_cannot_work_are_told_before_anything_starts(
+    pytester: pytest.Pytester, more: str, words: str
+) -> None:
+    root = make_project(pytester)
+    with (root / "pyproject.toml").open("a") as file:
+        file.write(more)
+    (root / "test_level.py").write_text(
+        "from pathlib import Path\n" + "Path(__file__).with_name('began').touch()\n"
+    )
+    assert words in refused(root, FEW[0], "-n", "2")
+    assert not (root / "began").exists()
+    assert not (root / ".evo").exists()
+
+
+def test_result_is_shown_also_where_the_reports_cannot_be_written(
+    pytester: pytest.Pytester,
+) -> None:
+    root = make_project(pytester)
+    (root / "proposals.py").write_text(
+        "from pathlib import Path\n"
+        "def propose(request):\n"
+        "    Path('evo-reports').write_text('in the way')\n"
+        "    level = request.workspace / 'artifact' / 'level.txt'\n"
+        "    level.write_text('99')\n"
+        "    return 'all of them'\n"
+    )
+    said = refused(root, *FEW)
+    assert "evo-reports" in said.rpartition("ERROR: ")[2]
+    assert "ended after 1 iteration: budget: iterations" in said
+    assert "c0001 *" in said
