@@ -43,6 +43,8 @@ class CandidateFiles:
 
         Raises:
             RunDirectoryProblem: the disk refuses, or a tree or content is lost.
+            ArtifactProblem: the tree is not sound, or two of its names are one on this
+                file system.
         """
         folder = self._folder / candidate
         try:

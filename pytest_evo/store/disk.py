@@ -68,14 +68,22 @@ def _cannot_begin(error: OSError, path: Path) -> RunDirectoryProblem:
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """Write every byte; one system call unless the kernel takes fewer."""
+    """Write every byte; one system call unless the kernel takes fewer.
+
+    Raises:
+        OSError: the disk refuses; some bytes may have been written.
+    """
     written = os.write(descriptor, data)
     while written < len(data):
         written += os.write(descriptor, data[written:])
 
 
 def sync_directory(path: Path) -> None:
-    """Make names created or replaced in a directory survive a power loss."""
+    """Make names created or replaced in a directory survive a power loss.
+
+    Raises:
+        OSError: the disk refuses.
+    """
     if sys.platform == "win32":
         return  # directories cannot be opened there
     descriptor = os.open(path, os.O_RDONLY | _FLAGS)
@@ -142,6 +150,9 @@ class AppendFile:
 
     ``end`` is where the sound content ends; what is behind it is cut off. ``syncs``
     counts how often the disk was waited for.
+
+    Raises:
+        RunDirectoryProblem: it cannot be opened or cut; the disk refuses.
     """
 
     def __init__(self, path: Path, end: int) -> None:

@@ -74,6 +74,8 @@ class FileJournal:
 
         Raises:
             JournalDamaged: its notes are not as they were written.
+            RunDirectoryProblem: the disk refuses.
+            ValueError: this cannot be the name of a scope.
         """
         if not SCOPE_NAME.fullmatch(scope):
             raise ValueError(f"{scope!r} cannot name a scope: letters, digits, _ . -")
@@ -86,7 +88,11 @@ class FileJournal:
         return opened
 
     def append(self, *events: Event) -> None:
-        """Append events that belong to no scope; durable on return."""
+        """Append events that belong to no scope; durable on return.
+
+        Raises:
+            RunDirectoryProblem: nothing was appended.
+        """
         at = stamp(self._clock.now())
         self._write([(event.kind, at, encode(event)) for event in events], None)
 
@@ -225,7 +231,11 @@ class MemoryJournal:
         yield from tuple(self._events)
 
     def open(self, scope: str) -> _MemoryScope:
-        """Open a scope, or re-open it with what was noted."""
+        """Open a scope, or re-open it with what was noted.
+
+        Raises:
+            ValueError: this cannot be the name of a scope.
+        """
         if not SCOPE_NAME.fullmatch(scope):
             raise ValueError(f"{scope!r} cannot name a scope: letters, digits, _ . -")
         if scope in self._scopes:
@@ -276,7 +286,12 @@ class _MemoryScope:
 
 
 def committed(path: Path, end: int) -> Iterator[Record]:
-    """The records up to an offset that a scan found, one at a time."""
+    """The records up to an offset that a scan found, one at a time.
+
+    Raises:
+        RunDirectoryProblem: something else has changed the file since.
+        OSError: it cannot be read.
+    """
     if not end:
         return
     at = 0

@@ -398,7 +398,11 @@ def _make_root(root: Path) -> Path:
 
 
 def write_info(path: Path, info: RunInfo) -> None:
-    """Write ``run.json`` and its copy, each at once."""
+    """Write ``run.json`` and its copy, each at once.
+
+    Raises:
+        RunDirectoryProblem: the disk refuses.
+    """
     data = info.model_dump_json(indent=2).encode() + b"\n"
     write_atomic(path / SAVED, data)
     write_atomic(path / RUN_FILE, data)

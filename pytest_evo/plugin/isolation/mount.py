@@ -42,7 +42,11 @@ class MountRefused(OSError):
 
 
 def probe(artifact: Path, files: Sequence[str] = ()) -> str | None:
-    """Try the whole sequence in a child; None if it works, else why not (cached)."""
+    """Try the whole sequence in a child; None if it works, else why not (cached).
+
+    Raises:
+        OSError: no temporary folder or no process can be made here.
+    """
     if sys.platform != "linux":
         return f"a private mount needs Linux, this is {sys.platform}"
     return _probe(os.path.realpath(artifact), tuple(files))
@@ -70,7 +74,11 @@ def _probe(artifact: str, files: tuple[str, ...]) -> str | None:
 
 @cache
 def freezes() -> bool:
-    """Whether a shield really makes files read-only here; tried once, in a child."""
+    """Whether a shield really makes files read-only here; tried once, in a child.
+
+    Raises:
+        OSError: no temporary folder or no process can be made here.
+    """
     with tempfile.TemporaryDirectory(prefix="evo-probe-") as folder:
         top = Path(folder)
         place, copy, file = top / "artifact", top / "copy", top / "file"
