@@ -48,6 +48,22 @@ from pytest_evo.settings_text import Text
 from pytest_evo.settings_text import TextOrTexts
 from pytest_evo.settings_text import Texts
 
+ANSWER_PARAMS = (
+    "answer",
+    "answers",
+    "expected",
+    "gold",
+    "golden",
+    "label",
+    "labels",
+    "solution",
+    "target",
+    "truth",
+    "want",
+    "wanted",
+)
+"""Names of parameters, keys and attributes that hold expected answers."""
+
 # -- the models --------------------------------------------------------------------
 
 
@@ -216,6 +232,10 @@ class Settings(_Strict):
     diagnosis_model: Text | None = Field(default=None, examples=["openai/gpt-5-nano"])
     diagnosis_options: ModelSettings | None = None
     diagnosis_prompts: Text | None = Field(default=None, examples=["evals/diagnosis"])
+    train_answers: Literal["hidden", "shown"] = Field(
+        default="hidden", examples=["shown"]
+    )
+    answer_params: Texts = Field(default=ANSWER_PARAMS, examples=[["expected"]])
     noise: Literal["auto", "none", "repeats"] = Field(default="auto", examples=["auto"])
 
     isolation: Literal["auto", "fork", "fresh", "workspace"] = Field(

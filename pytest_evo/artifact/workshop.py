@@ -40,6 +40,8 @@ EvidenceWriter: TypeAlias = Callable[[Path, Evidence], None]
 """Fills ``evidence/`` with what a proposer may see."""
 UserCheck: TypeAlias = Callable[[Path], Iterable[str]]
 """Looks at the edited directory; returns problems."""
+Remarks: TypeAlias = Callable[[Tree, Tree], Iterable[str]]
+"""Looks at a version and its edit; returns warnings, which stop nothing."""
 _MOST_KNOB_SETS = 64
 
 
@@ -53,6 +55,7 @@ class DirectoryWorkshop:
         schema: what may change.
         write_evidence: fills ``evidence/``; without it the folder stays empty.
         user_check: the last check, for problems that only the project knows.
+        remarks: says what a person should know of an edit.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class DirectoryWorkshop:
         *,
         write_evidence: EvidenceWriter | None = None,
         user_check: UserCheck | None = None,
+        remarks: Remarks | None = None,
     ) -> None:
         self._root = root
         self._blobs = blobs
@@ -71,6 +75,7 @@ class DirectoryWorkshop:
         self._schema = schema
         self._write_evidence = write_evidence
         self._user_check = user_check
+        self._remarks = remarks
         self._knobs: dict[TreeHash, tuple[KnobValue, ...]] = {}
         root.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._folders = Folders(root / "left", blobs)
@@ -175,6 +180,8 @@ class DirectoryWorkshop:
         changelog, warnings = _changelog(dict(changed), answer)
         if self._user_check is not None:
             refuse(list(self._user_check(folder)))
+        if self._remarks is not None:
+            warnings = (*warnings, *self._remarks(old, new))
         self._folders.take(folder, new, seen)
         return Edit(self.register(new), changelog, warnings)
 

@@ -188,7 +188,7 @@ class Proposing:
             changelog=edit.changelog,
             usage=proposal.usage,
             data=proposal.data,
-            warnings=(*edit.warnings, *unknown_cases(edit.changelog, request.batch)),
+            warnings=(*edit.warnings, *unknown_cases(edit.changelog, _told(request))),
         )
 
     def _request(
@@ -261,6 +261,11 @@ class Proposing:
 def _usage_of(answer: Proposal | str) -> Usage:
     """What an answer cost, also one that is refused."""
     return answer.usage if isinstance(answer, Proposal) else NO_USAGE
+
+
+def _told(request: ProposalRequest) -> list[CaseId]:
+    """The cases of a request by their ids, and as its evidence calls them."""
+    return [*request.batch, *(row.case for row in request.evidence.histories)]
 
 
 def unknown_cases(

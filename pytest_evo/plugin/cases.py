@@ -21,6 +21,7 @@ from pytest_evo.errors import SuiteProblem
 from pytest_evo.models import CaseId
 from pytest_evo.models import CaseMark
 from pytest_evo.models import Split
+from pytest_evo.plugin.casetexts import CaseTexts
 from pytest_evo.plugin.fixtures import FIXTURES
 from pytest_evo.plugin.hooks import as_split
 from pytest_evo.plugin.hooks import split_from_hook
@@ -68,6 +69,7 @@ def collected_marks(session: pytest.Session) -> Collected:
     items = _by_id(chosen)
     splits = split_from_hook(session.config, chosen)
     fingerprints = _Fingerprints(session.config.rootpath)
+    texts = CaseTexts()
     marks = []
     problems: dict[str, list[CaseId]] = {}
     for case, item in items.items():
@@ -85,6 +87,7 @@ def collected_marks(session: pytest.Session) -> Collected:
                 fingerprint=fingerprints.of(item),
                 body=fingerprints.body(item),
                 exclusive=xdist_group(item),
+                texts=texts.of(item),
                 **said,
             )
         )

@@ -10,6 +10,7 @@ from pathlib import Path
 from pytest_evo.diagnosis.briefing import Versions
 from pytest_evo.diagnosis.evidence import gather
 from pytest_evo.diagnosis.evidence import Sources
+from pytest_evo.diagnosis.hiding import HidingDiagnoser
 from pytest_evo.diagnosis.none import NoDiagnosis
 from pytest_evo.engine.budget import Budget
 from pytest_evo.engine.parts import Gather
@@ -19,6 +20,7 @@ from pytest_evo.models import Attempt
 from pytest_evo.models import Case
 from pytest_evo.models import Node
 from pytest_evo.plugin import hooks
+from pytest_evo.plugin.knowing import Knowing
 from pytest_evo.plugin.rationing import RationedModel
 from pytest_evo.plugin.runfiles import RunFiles
 from pytest_evo.plugin.task import Task
@@ -40,14 +42,22 @@ ROLE = "diagnoser"
 # -- evidence ----------------------------------------------------------------------
 
 
-def gatherer(task: Task, files: RunFiles, redact: Callable[[str], str]) -> Gather:
+def gatherer(
+    task: Task, files: RunFiles, redact: Callable[[str], str], knowing: Knowing
+) -> Gather:
     """Collects evidence from a run's files; ``search`` reads none."""
     sources = Sources(files.rollouts.detail, files.trees.get, task.schema, redact)
 
     def collect(
         nodes: Sequence[Node], batch: Sequence[Case], attempts: Sequence[Attempt]
     ) -> Evidence:
-        return gather(nodes, batch, attempts, sources)
+        hiding = knowing.hiding()
+        return gather(
+            hiding.nodes(nodes, files.rollouts.detail),
+            hiding.cases(batch),
+            hiding.attempts(attempts),
+            sources,
+        )
 
     def nothing(
         nodes: Sequence[Node], batch: Sequence[Case], attempts: Sequence[Attempt]
@@ -78,8 +88,9 @@ def open_reading(
     files: RunFiles,
     redact: Callable[[str], str],
     budget: Callable[[], Budget | None],
+    knowing: Knowing,
 ) -> Reading:
-    """Make the diagnoser.
+    """Make the diagnoser; it sees what proposers may see.
 
     Raises:
         UsageProblem: a setting, a prompt, the model's name or its key has to change;
@@ -87,9 +98,14 @@ def open_reading(
     """
     settings = task.settings
     name = choose_diagnoser(settings, task.proposer_name)
+
+    def shown(diagnoser: Diagnoser) -> Diagnoser:
+        hidden = HidingDiagnoser(diagnoser, knowing.hiding)
+        return WithDetails(hidden, files.rollouts.detail)
+
     made = hooks.make_diagnoser(task.config, name)
     if made is not None:
-        return Reading(WithDetails(made, files.rollouts.detail))
+        return Reading(shown(made))
     model = _model(task) if name in DIAGNOSERS else None
 
     def tools() -> Tools:
@@ -104,7 +120,7 @@ def open_reading(
     diagnoser = make_diagnoser(name, tools)
     if isinstance(diagnoser, NoDiagnosis):
         return Reading(diagnoser)
-    return Reading(WithDetails(diagnoser, files.rollouts.detail), model)
+    return Reading(shown(diagnoser), model)
 
 
 def prepare(task: Task) -> None:

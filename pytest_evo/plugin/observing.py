@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_evo.artifact.copies import COPIED
 from pytest_evo.engine.recording import as_rollout
 from pytest_evo.engine.state import as_candidate
 from pytest_evo.events import CandidateRecorded
@@ -63,6 +64,7 @@ class RunObserver:
         self._seconds = 0.0
         self._projected = False
         self._complained = False
+        self._copies_told = False
         self._rollouts: dict[CandidateId, list[Rollout]] = {}
         self._known: dict[CandidateId, Candidate] = {}
 
@@ -102,6 +104,7 @@ class RunObserver:
         self._phase = "search"
         if event.tree is None:
             return
+        self._warn_of_copies(event)
         candidate = Candidate(
             id=candidate_id(event.iteration, event.step),
             tree=event.tree,
@@ -113,6 +116,15 @@ class RunObserver:
         )
         self._known[candidate.id] = candidate
         hooks.candidate_created(self._config, candidate)
+
+    def _warn_of_copies(self, event: ProposalMade) -> None:
+        """Say the first time that an edit copies cases; the journal has all of them."""
+        found = [text for text in event.warnings if text.startswith(COPIED)]
+        if found and not self._copies_told:
+            self._copies_told = True
+            name = candidate_id(event.iteration, event.step)
+            text = f"evo: {name}: {one_line(found[0], 500)}"
+            self._display.note([Line(text, "yellow")])
 
     def _diagnosed(self, event: DiagnosesMade) -> None:
         """Say once that diagnoses are missing; the journal has all of it."""

@@ -81,7 +81,7 @@ class Prompts:
                 step=request.step,
                 base=base,
                 parent=request.parent.id,
-                batch=_listed(request.batch),
+                batch=_listed(_cases(request)),
                 evidence=evidence,
                 files=files,
                 feedback=cut(request.feedback or "", _MOST_FEEDBACK),
@@ -99,6 +99,12 @@ class Prompts:
 
     def _render(self, name: str, /, **values: object) -> str:
         return self._environment.get_template(name).render(values).strip()
+
+
+def _cases(request: ProposalRequest) -> tuple[str, ...]:
+    """The cases as the evidence calls them: ids may hold expected answers."""
+    told = tuple(row.case for row in request.evidence.histories)
+    return told or request.batch
 
 
 def _listed(batch: tuple[str, ...]) -> list[str]:

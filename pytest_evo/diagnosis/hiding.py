@@ -1,0 +1,240 @@
+"""Keeps what a proposer must not know out of what it is told.
+
+Two things are hidden in everything that a rollout said: texts of val and test cases,
+which code of a candidate can print by importing their files, and, unless they are to
+be shown, the expected answers of the train case itself. Both are known by hashes only.
+The ids of train cases hold parameters too, so evidence calls such a case by an alias.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pytest_evo.diagnosis.redacting import redacted
+from pytest_evo.models import Attempt
+from pytest_evo.models import Case
+from pytest_evo.models import CaseId
+from pytest_evo.models import CaseMark
+from pytest_evo.models import Detail
+from pytest_evo.models import Diagnosis
+from pytest_evo.models import Json
+from pytest_evo.models import Node
+from pytest_evo.models import Rollout
+from pytest_evo.models import Split
+from pytest_evo.protocols import Diagnosed
+from pytest_evo.protocols import Diagnoser
+from pytest_evo.spots import is_long
+from pytest_evo.spots import length
+from pytest_evo.spots import split
+from pytest_evo.spots import Spots
+from pytest_evo.spots import spots_of
+from pytest_evo.spots import windows
+
+ANSWER = "‹expected answer›"
+HELD_OUT = "‹held-out case›"
+_COMPARED = "="
+_LEAST_WORDS = 3  # of a held-out text that is looked for; others stand everywhere
+_ESCAPE = re.compile(r"\\x[0-9a-f]{2}|\\u[0-9a-f]{4}|\\U[0-9a-f]{8}")
+
+
+class Hiding:
+    """What is hidden in one run.
+
+    Args:
+        marks: the collected cases with their hashes.
+        cases: the same cases with their splits.
+        answer_params: names of parameters, keys and attributes that hold answers.
+        answers: whether the answers of train cases are hidden.
+    """
+
+    def __init__(
+        self,
+        marks: Sequence[CaseMark],
+        cases: Iterable[Case],
+        answer_params: Collection[str],
+        *,
+        answers: bool,
+    ) -> None:
+        train = {case.id for case in cases if case.split is Split.TRAIN}
+        names = frozenset(name.casefold() for name in answer_params)
+        self._held_out = Spots(_held_out(marks, train))
+        self._answers: dict[CaseId, Spots] = {}
+        self._names: dict[CaseId, CaseId] = {}  # case -> alias
+        for mark in marks if answers else ():
+            if mark.id in train:
+                self._answers[mark.id] = Spots(_answers(mark, names))
+        self._name_all()
+        self._cases = {alias: case for case, alias in self._names.items()}
+
+    def _name_all(self) -> None:
+        taken = set(self._answers)
+        for case, spots in self._answers.items():
+            alias = told = _named(case, spots)
+            number = 1
+            while alias != case and alias in taken:
+                number += 1
+                alias = f"{told}#{number}"
+            if alias != case:
+                taken.add(alias)
+                self._names[case] = alias
+
+    # -- texts -----------------------------------------------------------------------
+
+    def text(self, case: CaseId, text: str) -> str:
+        """A text that a rollout of a case gave, without what is hidden."""
+        spots = self._answers.get(case)
+        if spots is not None:
+            text = spots.hide(text, ANSWER)
+        return self._held_out.hide(text, HELD_OUT)
+
+    def detail(self, case: CaseId, detail: Detail) -> Detail:
+        """A detail without what is hidden, and without pytest's own form of it."""
+
+        def clean(text: str) -> str:
+            return self.text(case, text)
+
+        return replace(
+            detail,
+            phases=tuple(
+                replace(
+                    phase,
+                    message=clean(phase.message),
+                    longrepr=clean(phase.longrepr),
+                    sections=tuple((name, clean(x)) for name, x in phase.sections),
+                    properties=tuple((name, clean(x)) for name, x in phase.properties),
+                )
+                for phase in detail.phases
+            ),
+            steps=tuple(
+                replace(step, data={name: _data(x, clean) for name, x in data.items()})
+                for step in detail.steps
+                for data in (step.data,)
+            ),
+            warnings=tuple(map(clean, detail.warnings)),
+            serialized=(),
+        )
+
+    # -- values ----------------------------------------------------------------------
+
+    def case(self, case: CaseId) -> CaseId:
+        """What a case is called."""
+        return self._names.get(case, case)
+
+    def cases(self, cases: Sequence[Case]) -> tuple[Case, ...]:
+        """The same cases under their aliases."""
+        return tuple(replace(case, id=self.case(case.id)) for case in cases)
+
+    def nodes(
+        self, nodes: Sequence[Node], read: Callable[[str], Detail] | None = None
+    ) -> tuple[Node, ...]:
+        """The same nodes; their rollouts bring the details that ``read`` finds."""
+        return tuple(
+            replace(
+                node,
+                candidate=replace(
+                    node.candidate,
+                    changelog=redacted(node.candidate.changelog, self.case),
+                ),
+                rollouts=tuple(self._rollout(one, read) for one in node.rollouts),
+                diagnoses=redacted(node.diagnoses, self.case),
+            )
+            for node in nodes
+        )
+
+    def _rollout(
+        self, rollout: Rollout, read: Callable[[str], Detail] | None
+    ) -> Rollout:
+        detail = rollout.detail
+        if detail is None and rollout.trace is not None and read is not None:
+            detail = read(rollout.trace)
+        violation = rollout.violation
+        return replace(
+            rollout,
+            case=self.case(rollout.case),
+            detail=None if detail is None else self.detail(rollout.case, detail),
+            violation=violation and self.text(rollout.case, violation),
+        )
+
+    def attempts(self, attempts: Sequence[Attempt]) -> Sequence[Attempt]:
+        """The same attempts under the aliases of cases."""
+        if not self._names:
+            return attempts
+        return [
+            replace(
+                one,
+                scores={self.case(case): score for case, score in one.scores.items()},
+                changelog=redacted(one.changelog, self.case),
+            )
+            for one in attempts
+        ]
+
+    def real(self, diagnosis: Diagnosis) -> Diagnosis:
+        """A diagnosis with the true ids of its cases."""
+        cases = tuple(self._cases.get(case, case) for case in diagnosis.cases)
+        return replace(diagnosis, cases=cases)
+
+
+class HidingDiagnoser:
+    """Shows a diagnoser what a proposer may be shown, and no more."""
+
+    def __init__(self, diagnoser: Diagnoser, hiding: Callable[[], Hiding]) -> None:
+        self._diagnoser = diagnoser
+        self._hiding = hiding
+
+    async def diagnose(self, nodes: Sequence[Node]) -> Diagnosed:
+        """What the diagnoser says of the same nodes."""
+        hiding = self._hiding()
+        made = await self._diagnoser.diagnose(hiding.nodes(nodes))
+        return replace(made, diagnoses=tuple(map(hiding.real, made.diagnoses)))
+
+
+def _answers(mark: CaseMark, names: frozenset[str]) -> Iterator[str]:
+    for path, spots in mark.texts:
+        parts = re.split(r"[._\W]+", path.casefold())
+        if path.startswith(_COMPARED) or not names.isdisjoint(parts):
+            yield from split(spots)
+
+
+def _held_out(marks: Sequence[CaseMark], train: Collection[CaseId]) -> set[str]:
+    """Spots of val and test cases that no train case has, ids included."""
+    held: set[str] = set()
+    known: set[str] = set()
+    for mark in marks:
+        spots = {one for _, joined in mark.texts for one in split(joined)}
+        if mark.id in train:
+            known |= spots
+            known.update(windows(mark.id))
+        else:
+            held |= {x for x in spots if is_long(x) or length(x) >= _LEAST_WORDS}
+            held.update(spots_of(mark.id))
+    return held - known
+
+
+def _named(case: CaseId, spots: Spots) -> CaseId:
+    """The id without answers among its parameters, which pytest escapes."""
+    name, bracket, parameters = case.partition("[")
+    if not bracket:
+        return case
+    plain = _ESCAPE.sub(lambda found: chr(int(found[0][2:], 16)), parameters)
+    told = spots.hide(plain, ANSWER)
+    return case if told == plain else f"{name}[{told}"
+
+
+def _data(value: Json, clean: Callable[[str], str]) -> Json:
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, Mapping):
+        return {name: _data(inner, clean) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_data(inner, clean) for inner in value]
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        told = clean(f"{value}")
+        return value if told == f"{value}" else told
+    return value
