@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,6 +51,7 @@ from pytest_evo.reports.console import Line
 from pytest_evo.reports.ending import result_lines
 from pytest_evo.settings import load_settings
 from pytest_evo.settings import Settings
+from pytest_evo.store.run_directory import RunDirectory
 from pytest_evo.strategies.presets import with_preset
 
 _MARKUP = {"dim": "light"}  # what pytest's terminal writer calls it
@@ -190,22 +192,12 @@ def make_task(config: pytest.Config) -> Task:
     """Check the command line and the settings, before anything is collected.
 
     Raises:
-        UsageProblem: something has to change; the message says what to type.
+        SettingsProblem: a setting or an option has to change, or two contradict.
+        ArtifactProblem: the artifact is not there, or cannot be one.
+        UsageProblem: anything else that a person has to change.
     """
     overrides = option_overrides(config)
-    settings = load_settings(config.rootpath, overrides)
-    if "gate" in overrides or settings.baseline_update:
-        raise SettingsProblem(
-            "--evolve and the gate are two sessions: one improves the artifact, the "
-            "other judges a change of it. Leave out --evolve, or --evo-gate and "
-            "--evo-baseline-update."
-        )
-    resume = None
-    if settings.resume is not None:
-        resume = runfiles.find_run(config.rootpath, settings)
-        settings = runfiles.resumed_settings(resume, settings, overrides)
-    elif hooks.make_strategy(config, settings.strategy) is None:
-        settings = with_preset(settings)
+    settings, resume = _settle(config, overrides)
     refuse_no_artifact(settings)
     schema = schema_of(settings)
     artifact = locate(config.rootpath, schema, typed="artifact" in overrides)
@@ -214,6 +206,39 @@ def make_task(config: pytest.Config) -> Task:
     check_reports_place(config.rootpath / settings.reports)
     if resume is None:
         check_files(artifact, schema)
+    task = _assemble(config, settings, schema, artifact, resume)
+    strategy_of(config, settings)
+    diagnosing.prepare(task)
+    return task
+
+
+def _settle(
+    config: pytest.Config, overrides: dict[str, object]
+) -> tuple[Settings, RunDirectory | None]:
+    """All settings, those of a strategy or of the run that goes on filled in."""
+    settings = load_settings(config.rootpath, overrides)
+    if "gate" in overrides or settings.baseline_update:
+        raise SettingsProblem(
+            "--evolve and the gate are two sessions: one improves the artifact, the "
+            "other judges a change of it. Leave out --evolve, or --evo-gate and "
+            "--evo-baseline-update."
+        )
+    if settings.resume is not None:
+        resume = runfiles.find_run(config.rootpath, settings)
+        return runfiles.resumed_settings(resume, settings, overrides), resume
+    if hooks.make_strategy(config, settings.strategy) is None:
+        settings = with_preset(settings)
+    return settings, None
+
+
+def _assemble(
+    config: pytest.Config,
+    settings: Settings,
+    schema: ArtifactSchema,
+    artifact: Path,
+    resume: RunDirectory | None,
+) -> Task:
+    """The task with its proposer, and what that one is given."""
     name = choose_proposer(settings)
     redact = Redaction(secrets_of(os.environ, artifact)).text
     archive = Archive(redact)
@@ -228,7 +253,7 @@ def make_task(config: pytest.Config) -> Task:
         archive=archive,
         notice=notices,
     )
-    task = Task(
+    return Task(
         config,
         settings,
         schema,
@@ -240,9 +265,6 @@ def make_task(config: pytest.Config) -> Task:
         notices,
         models,
     )
-    strategy_of(config, settings)
-    diagnosing.prepare(task)
-    return task
 
 
 def _model(models: RunModels, settings: Settings) -> ChatModel | None:
