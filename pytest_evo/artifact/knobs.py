@@ -32,6 +32,7 @@ SUFFIXES = (".toml", ".yaml", ".yml", ".json")
 _PART = re.compile(r'"((?:[^"\\]|\\.)*)"|([^."]+)')
 _PLAIN_YAML = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _NOT_PLAIN = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
+_COMMENT = re.compile(r"""([^\n"'#]*?)( {2,})#""")  # behind a value, not in a text
 _BLANK = re.compile(r"[ \t\n\r]*")
 
 
@@ -72,6 +73,7 @@ def write_knob(text: str, suffix: str, key: str, value: Scalar) -> str:
         if suffix != ".json":
             shown = _yaml_scalar(value, text[start:end])
         changed = text[:start] + shown + text[end:]
+    changed = _in_column(text, changed)
     written = read_knob(changed, suffix, key)
     if written != value or isinstance(written, bool) is not isinstance(value, bool):
         raise ArtifactProblem(
@@ -170,6 +172,22 @@ def _toml_value(document: tomlkit.TOMLDocument, key: str) -> object:
     for part in parts_of(key):
         value = _toml_inner(value, key, part)
     return value.unwrap() if hasattr(value, "unwrap") else value
+
+
+def _in_column(old: str, new: str) -> str:
+    """The new text with the comment behind the value in its old column.
+
+    Only where more than one blank keeps them apart, as in columns of comments.
+    """
+    grown = len(new) - len(old)
+    ends = enumerate(zip(reversed(old), reversed(new), strict=False))
+    same = next((at for at, (was, now) in ends if was != now), min(len(old), len(new)))
+    head, tail = new[: len(new) - same], new[len(new) - same :]
+    found = _COMMENT.match(tail)
+    if found is None:
+        return new
+    blanks = " " * max(1, len(found[2]) - grown)
+    return head + found[1] + blanks + tail[found.end(2) :]
 
 
 def _write_toml(text: str, key: str, value: Scalar) -> str:

@@ -12,6 +12,7 @@ from pytest_evo.gate.values import GateVerdict
 from pytest_evo.gate.values import Scope
 from pytest_evo.gate_reports.words import BETTER
 from pytest_evo.gate_reports.words import WORSE
+from pytest_evo.reports.metrics import figure
 from pytest_evo.reports.metrics import labels_text
 from pytest_evo.reports.metrics import Sample
 
@@ -24,7 +25,8 @@ def gate_metrics(decision: GateDecision, record: GateRecord) -> str:
         if known:
             lines += [f"# TYPE {name} gauge", f"# HELP {name} {about}"]
             lines += [
-                f"{name}{labels_text(labels)} {value:.6f}" for labels, value in known
+                f"{name}{labels_text(labels)} {figure(value)}"
+                for labels, value in known
             ]
     return "\n".join([*lines, "# EOF"]) + "\n"
 
@@ -36,7 +38,7 @@ def _families(
         "evo_gate_verdict",
         "1 for the verdict of the gate.",
         [
-            ({"verdict": verdict.value}, float(verdict is decision.verdict))
+            ({"verdict": verdict.value}, int(verdict is decision.verdict))
             for verdict in GateVerdict
         ],
     )
@@ -60,8 +62,8 @@ def _families(
     statuses = Counter(row.status for row in decision.rows)
     worse = sum(n for status, n in statuses.items() if status in WORSE)
     better = sum(n for status, n in statuses.items() if status in BETTER)
-    yield "evo_cases_worse", "Cases that are worse for certain.", [({}, float(worse))]
-    yield "evo_cases_better", "Cases that are better.", [({}, float(better))]
+    yield "evo_cases_worse", "Cases that are worse for certain.", [({}, worse)]
+    yield "evo_cases_better", "Cases that are better.", [({}, better)]
     yield (
         "evo_rollouts",
         "Rollouts spent.",
@@ -70,7 +72,7 @@ def _families(
             ({"arm": "head"}, decision.spent.head),
         ],
     )
-    yield "evo_tokens", "Tokens used.", [({}, float(decision.spent.tokens))]
+    yield "evo_tokens", "Tokens used.", [({}, decision.spent.tokens)]
     if decision.spent.usd is not None:
         yield "evo_usd", "Known cost in US dollars.", [({}, decision.spent.usd)]
     yield "evo_gate_seconds", "How long the gate took.", [({}, record.seconds)]

@@ -100,7 +100,7 @@ def pytest_configure(config: pytest.Config) -> None:
         idle = idle_options(config)
         if idle:
             notices(config).append(
-                f"{', '.join(idle)} has no effect without --evolve or --evo-gate"
+                f"without --evolve or --evo-gate nothing is done with {', '.join(idle)}"
             )
 
 

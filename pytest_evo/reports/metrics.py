@@ -16,7 +16,8 @@ from pytest_evo.reports.model import RunReport
 from pytest_evo.reports.model import scores
 from pytest_evo.reports.text import visible
 
-Sample = tuple[dict[str, str], float]
+Sample = tuple[dict[str, str], int | float]
+"""Labels and value; whole numbers count something."""
 
 
 def metrics_text(run: RunReport) -> str:
@@ -27,7 +28,8 @@ def metrics_text(run: RunReport) -> str:
         if known:
             lines += [f"# TYPE {name} gauge", f"# HELP {name} {about}"]
             lines += [
-                f"{name}{labels_text(labels)} {value:.6f}" for labels, value in known
+                f"{name}{labels_text(labels)} {figure(value)}"
+                for labels, value in known
             ]
     return "\n".join([*lines, "# EOF"]) + "\n"
 
@@ -44,7 +46,7 @@ def _families(run: RunReport) -> Iterator[tuple[str, str, Iterable[Sample]]]:
             ("evo_cases_worse", "Cases with a lower score.", len(claim.worse)),
             ("evo_cases_better", "Cases with a higher score.", len(claim.better)),
         ):
-            yield name, about, [(split, float(value))]
+            yield name, about, [(split, value)]
         audit = [
             ({"metric": metric, "artifact": artifact}, value)
             for metric, pair in sorted(claim.audit.items())
@@ -54,13 +56,13 @@ def _families(run: RunReport) -> Iterator[tuple[str, str, Iterable[Sample]]]:
     yield (
         "evo_rollouts",
         "Rollouts spent.",
-        [({"purpose": purpose}, float(n)) for purpose, n in run.spent.items()],
+        [({"purpose": purpose}, n) for purpose, n in run.spent.items()],
     )
     used = [(role, usage) for role, usage in run.usage.items() if usage.calls]
     yield (
         "evo_tokens",
         "Tokens used by models.",
-        [({"role": role}, float(usage.tokens)) for role, usage in used],
+        [({"role": role}, usage.tokens) for role, usage in used],
     )
     yield (
         "evo_usd",
@@ -68,7 +70,7 @@ def _families(run: RunReport) -> Iterator[tuple[str, str, Iterable[Sample]]]:
         [({"role": role}, u.usd) for role, u in used if u.usd is not None],
     )
     yield "evo_candidates", "Candidates by what became of them.", _candidates(run)
-    yield "evo_iterations", "Closed iterations.", [({}, float(len(run.iterations)))]
+    yield "evo_iterations", "Closed iterations.", [({}, len(run.iterations))]
 
 
 def _scores(run: RunReport) -> Iterator[Sample]:
@@ -84,7 +86,12 @@ def _scores(run: RunReport) -> Iterator[Sample]:
 def _candidates(run: RunReport) -> Iterator[Sample]:
     for status in Status:
         count = sum(record.status is status for record in run.candidates)
-        yield {"status": status.value}, float(count)
+        yield {"status": status.value}, count
+
+
+def figure(value: int | float) -> str:
+    """Counts as whole numbers, everything else with six places."""
+    return str(value) if isinstance(value, int) else f"{value:.6f}"
 
 
 def labels_text(labels: dict[str, str]) -> str:

@@ -114,7 +114,7 @@ def _automatic(facts: _Facts) -> Choice:
     if not facts.linux:
         return Choice(FRESH, mounted, "forking what has collected is unsafe here")
     if mounted:
-        return Choice(FORK, True, "the artifact is read while tests run; mounted")
+        return Choice(FORK, True, "the artifact is read while tests run")
     return Choice(
         FORK, False, f"the artifact is read while tests run; no mount: {facts.mount}"
     )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 
 import pytest
@@ -58,6 +59,10 @@ JSON = """\
 TEXTS = {".toml": TOML, ".yaml": YAML_TEXT, ".yml": YAML_TEXT, ".json": JSON}
 
 
+def packed(line: str) -> str:
+    return re.sub(" +#", " #", line)
+
+
 @pytest.mark.parametrize("suffix", TEXTS)
 @pytest.mark.parametrize(
     ("key", "value"),
@@ -95,9 +100,9 @@ def test_write_knob_changes_one_value_and_nothing_else(suffix, key, value, old, 
         if was != now
     ]
     ((was, now),) = changed
-    # the only difference is the text of the value itself
+    # the only difference is the text of the value itself, and blanks before a comment
     assert any(
-        was[:at] + new + was[at + len(old) :] == now
+        packed(was[:at] + new + was[at + len(old) :]) == packed(now)
         for at in range(len(was))
         if was.startswith(old, at)
     )
@@ -131,6 +136,28 @@ scalars = st.one_of(
     st.floats(allow_nan=False, allow_infinity=False),
     st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), max_size=8),
 )
+
+
+@pytest.mark.parametrize(
+    ("suffix", "before", "value", "after"),
+    [
+        (
+            ".toml",
+            "k = 1.2   # a\nl = 10    # b\n",
+            1.25,
+            "k = 1.25  # a\nl = 10    # b\n",
+        ),
+        (".toml", "k = 1.25  # a\n", 1, "k = 1     # a\n"),
+        (".toml", "k = 1 # a\n", 100, "k = 100 # a\n"),
+        (".toml", "k = 1  # a\n", 100, "k = 100 # a\n"),
+        (".toml", "t = {k = 1, s = 'x  # y'}\n", 100, "t = {k = 100, s = 'x  # y'}\n"),
+        (".yaml", "k: 5     # a\n", 15, "k: 15    # a\n"),
+        (".yaml", "k: true  # a\n", False, "k: false # a\n"),
+    ],
+)
+def test_comments_behind_a_value_stay_in_their_column(suffix, before, value, after):
+    key = "t.k" if before.startswith("t") else "k"
+    assert write_knob(before, suffix, key, value) == after
 
 
 @pytest.mark.parametrize("suffix", [".toml", ".yaml", ".json"])

@@ -23,16 +23,16 @@ def test_metrics_have_figures_of_start_and_winner():
     assert 'evo_score{split="val",artifact="winner"} 1.000000' in lines
     assert 'evo_gain{split="test"} 0.250000' in lines
     assert 'evo_gain_low{split="test"} -0.100000' in lines
-    assert 'evo_rollouts{purpose="child"} 7.000000' in lines
+    assert 'evo_rollouts{purpose="child"} 7' in lines
     assert 'evo_usd{role="suite"} 0.060000' in lines
-    assert 'evo_candidates{status="rejected"} 1.000000' in lines
+    assert 'evo_candidates{status="rejected"} 1' in lines
     assert lines[-1] == "# EOF"
 
 
 def test_unknown_prices_are_left_out():
     text = metrics_text(grown_run(usage={"proposer": Usage(1, 5, 0, 5, None)}))
     assert "evo_usd" not in text
-    assert 'evo_tokens{role="proposer"} 10.000000' in text
+    assert 'evo_tokens{role="proposer"} 10' in text
 
 
 @given(ANY_TEXT, st.floats())
