@@ -69,13 +69,16 @@ class ChatRequest:
     """What is asked: stable messages first, so that providers can cache the prefix.
 
     ``schema`` is a JSON schema that the reply's text must follow, where the provider
-    can enforce it; ``max_tokens`` limits the reply.
+    can enforce it; ``max_tokens`` limits the reply. ``asker`` says what the request is
+    for, like ``c0003-1``: it tells equal requests of different slots apart on a
+    cassette and is not sent.
     """
 
     messages: tuple[Message, ...]
     tools: tuple[Tool, ...] = ()
     schema: Mapping[str, Json] | None = None
     max_tokens: int | None = None
+    asker: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NoReturn
 
 from pytest_evo.chat import ChatReply
@@ -62,7 +63,7 @@ class RationedModel:
             self._asked += need
         usage = NO_USAGE
         try:
-            reply = self._model.ask(request)
+            reply = self._model.ask(replace(request, asker=self._role))
             usage = reply.usage
         except EvoError as error:
             usage = spent_on(error)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 from random import Random
 
@@ -8,9 +9,18 @@ import pytest
 
 from pytest_evo.errors import ContextOverflow
 from pytest_evo.errors import ModelProblem
+from pytest_evo.llm.cassettes import CassetteFile
+from pytest_evo.llm.cassettes import Header
+from pytest_evo.llm.cassettes import read_cassette
 from pytest_evo.llm.client import LiteLLMModel
+from pytest_evo.llm.exchanges import Cleaner
+from pytest_evo.llm.taping import Player
+from pytest_evo.llm.taping import Recorder
+from pytest_evo.llm.taping import Recording
+from pytest_evo.llm.taping import Replaying
 from pytest_evo.settings_model import ModelSettings
 from pytest_evo.testing.model_contract import ChatModelContract
+from pytest_evo.testing.model_contract import REQUEST
 from pytest_evo.testing.model_server import Answer
 from pytest_evo.testing.model_server import context_overflow
 from pytest_evo.testing.model_server import ModelServer
@@ -57,3 +67,53 @@ class TestLiteLLMModel(ChatModelContract):
     @pytest.fixture
     def hopeless(self):
         yield from over_http(unauthorized())
+
+
+OVERFLOW = ContextOverflow("too long")
+HOPELESS = ModelProblem("scripted-model: no key")
+
+
+@pytest.fixture
+def recorder(tmp_path):
+    recorder = Recorder(tmp_path / "run.jsonl", Cleaner())
+    header = Header(run="r", made_by="0", seed=0, slots=1)
+    recorder.begin(CassetteFile.create(recorder.path, header))
+    yield recorder
+    recorder.close()
+
+
+class TestRecording(ChatModelContract):
+    @pytest.fixture
+    def answering(self, recorder):
+        return Recording(ScriptedModel(lambda request: "hello"), recorder)
+
+    @pytest.fixture
+    def overflowing(self, recorder):
+        return Recording(ScriptedModel(lambda request: OVERFLOW), recorder)
+
+    @pytest.fixture
+    def hopeless(self, recorder):
+        return Recording(ScriptedModel(lambda request: HOPELESS), recorder)
+
+
+def replaying(recorder: Recorder, answer) -> Replaying:
+    model = Recording(ScriptedModel(lambda request: answer), recorder)
+    for _ in range(24):
+        with contextlib.suppress(ContextOverflow, ModelProblem):
+            model.ask(REQUEST)
+    cassette = read_cassette(recorder.path, "--evo-replay")
+    return Replaying(model.name, Player(cassette, Cleaner()))
+
+
+class TestReplaying(ChatModelContract):
+    @pytest.fixture
+    def answering(self, recorder):
+        return replaying(recorder, "hello")
+
+    @pytest.fixture
+    def overflowing(self, recorder):
+        return replaying(recorder, OVERFLOW)
+
+    @pytest.fixture
+    def hopeless(self, recorder):
+        return replaying(recorder, HOPELESS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from pytest_evo.chat import AnswerRefused
@@ -104,7 +105,7 @@ class LlmProposer:
             all_tools(),
         )
         agent = ToolAgent(
-            self._asking(account), bench, conversation, self._options.steps
+            self._asking(request, account), bench, conversation, self._options.steps
         )
         with self._kept(request, conversation):
             return agent.run()
@@ -117,7 +118,8 @@ class LlmProposer:
             self._opening(request, bench, tools=False), self._options.prompt_bytes
         )
         with self._kept(request, conversation):
-            return BlockWriter(self._asking(account), bench, conversation).run()
+            asking = self._asking(request, account)
+            return BlockWriter(asking, bench, conversation).run()
 
     @contextmanager
     def _kept(
@@ -127,9 +129,7 @@ class LlmProposer:
         try:
             yield
         finally:
-            name = candidate_id(request.iteration, request.step)
-            again = "-again" if request.feedback is not None else ""
-            self._archive.keep(f"{name}{again}", {"talk.md": conversation.transcript()})
+            self._archive.keep(_name(request), {"talk.md": conversation.transcript()})
 
     def _opening(
         self, request: ProposalRequest, bench: Workbench, *, tools: bool
@@ -139,16 +139,25 @@ class LlmProposer:
 
         return opening
 
-    def _asking(self, account: Account) -> Callable[[ChatRequest], ChatReply]:
+    def _asking(
+        self, proposal: ProposalRequest, account: Account
+    ) -> Callable[[ChatRequest], ChatReply]:
         most = self._options.max_tokens
+        asker = _name(proposal)
 
         def ask(request: ChatRequest) -> ChatReply:
             nonlocal most
             try:
-                return account.ask(self._model, request, most)
+                return account.ask(self._model, replace(request, asker=asker), most)
             except ContextOverflow:
                 # request and answer share the context of many models
                 most = max(LEAST_ANSWER, most // 2)
                 raise
 
         return ask
+
+
+def _name(request: ProposalRequest) -> str:
+    """The candidate that is to come, and whether it is asked for once more."""
+    again = "-again" if request.feedback is not None else ""
+    return candidate_id(request.iteration, request.step) + again
