@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import select
 import shutil
-import time
 from collections import deque
 from collections.abc import Callable
 from collections.abc import Mapping
@@ -23,7 +21,6 @@ from pytest_evo.models import CaseId
 from pytest_evo.models import Detail
 from pytest_evo.models import Outcome
 from pytest_evo.models import Phase
-from pytest_evo.models import START
 from pytest_evo.plugin import messages
 from pytest_evo.plugin import processes
 from pytest_evo.plugin.environment import conceal
@@ -34,25 +31,19 @@ from pytest_evo.plugin.forking import Place
 from pytest_evo.plugin.forking import settle
 from pytest_evo.plugin.forking import Surroundings
 from pytest_evo.plugin.frames import frame_pair
-from pytest_evo.plugin.isolation import mount
 from pytest_evo.plugin.isolation.candidates import CandidateCache
 from pytest_evo.plugin.isolation.fresh import describe_session
 from pytest_evo.plugin.isolation.fresh import FreshTask
 from pytest_evo.plugin.isolation.fresh import Zygote
-from pytest_evo.plugin.isolation.protected import protected_paths
-from pytest_evo.plugin.isolation.protected import ProtectedFiles
-from pytest_evo.plugin.isolation.shield import MOST_FROZEN
-from pytest_evo.plugin.isolation.shield import Shield
-from pytest_evo.plugin.isolation.shield import site_folders
+from pytest_evo.plugin.isolation.fresh import ZygoteExit
 from pytest_evo.plugin.isolation.workspace import Workspace
 from pytest_evo.plugin.isolation.workspace import Workspaces
+from pytest_evo.plugin.judges import Judges
 from pytest_evo.plugin.launcher import Subject
 from pytest_evo.plugin.launcher import Todo
 from pytest_evo.plugin.messages import Mode
 from pytest_evo.plugin.rawrollout import RawRollout
 from pytest_evo.plugin.room import no_room
-
-_STATUS_SECONDS = 1.0  # how long the zygote may take to tell how a child ended
 
 
 class CaseLauncher:
@@ -87,22 +78,19 @@ class CaseLauncher:
         self._files = _selected(self._artifact, settings.files)
         self._in_child = in_child
         self._cache = CandidateCache(directory / "candidates")
-        self._protected = ProtectedFiles(
-            self._project,
-            protected_paths(
-                session, self._artifact, settings.protect, settings.writable
-            ),
+        self._judges = Judges(
+            session,
+            self._artifact,
+            settings,
+            # what a rollout in a mount of its own may not see
+            (str(self._cache.directory), str(directory / "workspaces")),
         )
-        self._frozen = frozenset(
-            filter(_can_freeze, self._protected.paths[:MOST_FROZEN])
-        )
-        self._sites = site_folders()
         self._token = secrets.token_hex(16)
         conceal(settings.hidden)
         self._forked: ForkedChild | None = None
         self._zygote: Zygote | None = None
         self._workspaces: dict[Path, Workspaces] = {}
-        self.notices: list[str] = []
+        self.notices = self._judges.notices
         self._count = 0
         self._dead: deque[int] = deque(maxlen=64)
         self._exits: dict[int, int] = {}
@@ -153,7 +141,7 @@ class CaseLauncher:
         def release() -> str | None:
             violation = self._cache.violation(candidate, run.manifest)
             self._cache.remove(candidate)
-            return self._and_changes(run, violation)
+            return self._judges.with_changes(run, violation)
 
         place = self._place(candidate, scratch, log)
         try:
@@ -190,40 +178,7 @@ class CaseLauncher:
             workspaces.close()
         shutil.rmtree(self._directory, ignore_errors=True)
 
-    # -- what judges candidates ----------------------------------------------------
-
-    @property
-    def _protected_names(self) -> frozenset[str]:
-        return frozenset(
-            path.relative_to(self._project).as_posix() for path in self._protected.paths
-        )
-
-    def _shield(self) -> Shield:
-        """What a rollout with a mount of its own may not write or see."""
-        caches = {str(path.parent / "__pycache__") for path in self._frozen}
-        own = (str(self._cache.directory), str(self._directory / "workspaces"))
-        return Shield(
-            read_only=(*map(str, self._frozen), *sorted(caches), *self._sites),
-            hidden=(*self._settings.covered, *own),
-        )
-
-    def _and_changes(self, run: messages.Run, violation: str | None) -> str | None:
-        """Add what a request did to files that judge it; put them back.
-
-        What the start artifact changes is the suite's own doing and taken over.
-        """
-        mounted = run.mount and run.mode is not Mode.WORKSPACE
-        sure = mounted and mount.freezes()
-        mine, others = self._protected.check(
-            blame=run.candidate != START,
-            frozen=self._frozen if sure else frozenset(),
-        )
-        if others is not None:
-            self.notices.append(
-                f"{others} changed during the run, not by a candidate; "
-                "the session goes on with what it has collected"
-            )
-        return "; ".join(filter(None, (mine, violation))) or None
+    # -- where and with what --------------------------------------------------------
 
     def _is_ours(self, pid: int) -> bool:
         return processes.belongs(pid, self._dead, self._token.encode())
@@ -236,7 +191,7 @@ class CaseLauncher:
             scratch=scratch,
             log=log,
             files=self._files,
-            shield=self._shield(),
+            shield=self._judges.shield(self._settings.covered),
         )
 
     def _surroundings(self) -> Surroundings:
@@ -286,10 +241,10 @@ class CaseLauncher:
 
         def release() -> str | None:
             violation = workspaces.violation(
-                workspace, run.manifest, self._protected_names
+                workspace, run.manifest, self._judges.names
             )
             workspaces.give_back(workspace)
-            return self._and_changes(run, violation)
+            return self._judges.with_changes(run, violation)
 
         place = self._place(workspace.artifact, scratch, log)
         try:
@@ -366,43 +321,9 @@ class CaseLauncher:
             zygote.close()
 
 
-def _can_freeze(path: Path) -> bool:
-    """Whether there is no other way to the file than its name."""
-    return not path.is_symlink() and path.stat().st_nlink == 1
-
-
 def _selected(artifact: Path, include: Sequence[str]) -> tuple[str, ...]:
     """The names that ``include`` selects in the project's own artifact."""
     if not include:
         return ()
     tree = snapshot(artifact, MemoryBlobs(), include=include)
     return tuple(entry.path for entry in tree.entries if entry.kind != "dir")
-
-
-class ZygoteExit:
-    """Of a child of the zygote, which alone can learn its status."""
-
-    def __init__(self, zygote: Zygote, pid: int, exits: dict[int, int]) -> None:
-        self._zygote = zygote
-        self._pid = pid
-        self._exits = exits
-        self.status: int | None = None
-
-    def poll(self, *, wait: bool) -> bool:
-        """Whether it has ended, as far as the zygote has said."""
-        deadline = time.monotonic() + (_STATUS_SECONDS if wait else 0.0)
-        while True:
-            try:
-                for news in self._zygote.exits():
-                    self._exits[news.pid] = news.status
-            except EvoError:  # it is gone, or in trouble
-                return True
-            if self._pid in self._exits:
-                self.status = self._exits.pop(self._pid)
-            left = deadline - time.monotonic()
-            if self.status is not None or left <= 0:
-                return self.status is not None
-            try:
-                select.select([self._zygote], [], [], left)
-            except (OSError, ValueError):  # the zygote is gone
-                return True

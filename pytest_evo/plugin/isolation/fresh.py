@@ -35,6 +35,7 @@ from pytest_evo.plugin.isolation.installed import is_installed
 from pytest_evo.plugin.isolation.shield import Shield
 
 _ENDING_SECONDS = 5.0
+_STATUS_SECONDS = 1.0  # how long it may take to tell how a child ended
 _LAUNCHED_AS_MODULE = "__main__.py"
 
 
@@ -251,6 +252,35 @@ class Zygote:
         self._output.seek(0)
         text = self._output.read()[-4000:].decode(errors="replace")
         return f"{text.rstrip()}\n" if text.strip() else ""
+
+
+class ZygoteExit:
+    """Of a child of the zygote, which alone can learn its status."""
+
+    def __init__(self, zygote: Zygote, pid: int, exits: dict[int, int]) -> None:
+        self._zygote = zygote
+        self._pid = pid
+        self._exits = exits
+        self.status: int | None = None
+
+    def poll(self, *, wait: bool) -> bool:
+        """Whether it has ended, as far as the zygote has said."""
+        deadline = time.monotonic() + (_STATUS_SECONDS if wait else 0.0)
+        while True:
+            try:
+                for news in self._zygote.exits():
+                    self._exits[news.pid] = news.status
+            except EvoError:  # it is gone, or in trouble
+                return True
+            if self._pid in self._exits:
+                self.status = self._exits.pop(self._pid)
+            left = deadline - time.monotonic()
+            if self.status is not None or left <= 0:
+                return self.status is not None
+            try:
+                select.select([self._zygote], [], [], left)
+            except (OSError, ValueError):  # the zygote is gone
+                return True
 
 
 class Line:
