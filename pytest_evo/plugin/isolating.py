@@ -16,6 +16,7 @@ from pytest_evo.models import Rollout
 from pytest_evo.plugin.isolation.choose import Choice
 from pytest_evo.plugin.isolation.choose import choose
 from pytest_evo.plugin.messages import Hello
+from pytest_evo.plugin.outcomes import check_score_from
 from pytest_evo.plugin.pools.base import Pool
 from pytest_evo.plugin.reached import reached_digests
 from pytest_evo.plugin.reached import slow_fixtures
@@ -68,7 +69,11 @@ class Calibration:
         """Choose again, now with what the baseline reached, and set time limits.
 
         Returns what each case read of the project, as part of its fingerprint.
+
+        Raises:
+            UsageProblem: the baseline shows that a setting cannot be meant.
         """
+        check_score_from(self._settings.score_from, baseline)
         seconds = {row.case: row.seconds for row in baseline}
         self._pool.set_timeouts(
             self._timeouts(seconds), self._settings.timeout or MOST_TIMEOUT

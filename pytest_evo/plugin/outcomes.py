@@ -14,15 +14,18 @@ The rules, in the order they are asked:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pytest_evo.errors import SuiteProblem
 from pytest_evo.models import Metric
 from pytest_evo.models import Outcome
 from pytest_evo.models import Phase
+from pytest_evo.models import Rollout
 from pytest_evo.models import Usage
 from pytest_evo.plugin.plain import cut
 from pytest_evo.plugin.plain import plain
@@ -30,6 +33,8 @@ from pytest_evo.plugin.recording import Notes
 from pytest_evo.plugin.recording import SCORE
 
 _LONGEST_MESSAGE = 2_000
+_SCORES = {Outcome.PASSED: 1.0, Outcome.FAILED: 0.0}
+"""Of a test that gave none."""
 
 
 class Unscorable(Exception):
@@ -98,6 +103,35 @@ def score_of(outcome: Outcome, notes: Notes, score_from: str | None) -> float | 
     )
 
 
+def check_score_from(score_from: str | None, start: Sequence[Rollout]) -> None:
+    """Refuse a ``score_from`` that no test of the start gave: a typo scores 0.
+
+    Scores that are neither 1 for passed nor 0 for failed came from somewhere else, as
+    from a hook, and need no metric.
+
+    Raises:
+        SuiteProblem: no rollout gave the metric; it names those that were given.
+    """
+    rows = [row for row in start if row.outcome in _SCORES]
+    names = {one.name for row in rows for one in row.metrics if not one.audit}
+    if score_from is None or not rows or score_from in names:
+        return
+    unnamed = [row for row in rows if all(one.name != SCORE for one in row.metrics)]
+    if any(row.score != _SCORES[row.outcome] for row in unnamed):
+        return
+    if names:
+        raise SuiteProblem(
+            f"score_from is {score_from!r}, and none of the {len(rows)} cases gave "
+            f"that metric; they gave {_listed(sorted(names))}. Correct score_from in "
+            "[tool.pytest_evo], or leave it out"
+        )
+    raise SuiteProblem(
+        f"score_from is {score_from!r}, and none of the {len(rows)} cases gave any "
+        f'metric. Give evo_score("{score_from}", value) before what may fail, so that '
+        "the start has a score, or leave score_from out to select on passed and failed"
+    )
+
+
 def _ask(named: dict[str, float]) -> float:
     first = next(iter(named))
     raise Unscorable(
@@ -107,7 +141,7 @@ def _ask(named: dict[str, float]) -> float:
     )
 
 
-def _listed(named: dict[str, float]) -> str:
+def _listed(named: Iterable[str]) -> str:
     return ", ".join(repr(name) for name in named)
 
 
