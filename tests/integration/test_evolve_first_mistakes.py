@@ -195,3 +195,44 @@ def test_result_is_shown_also_where_the_reports_cannot_be_written(
     assert "evo-reports" in said.rpartition("ERROR: ")[2]
     assert "ended after 1 iteration: budget: iterations" in said
     assert "c0001 *" in said
+
+
+@pytest.mark.parametrize(
+    ("gives", "words"),
+    [
+        ("evo_score('recall', 0.5)", "they gave 'recall'"),
+        ("evo_score('secret', 0.5, audit=True)", "gave any metric"),
+        ("pass", "gave any metric"),
+    ],
+)
+def test_score_from_that_no_test_gives_stops_at_the_baseline(
+    pytester: pytest.Pytester, gives: str, words: str
+) -> None:
+    root = make_project(pytester)
+    with (root / "pyproject.toml").open("a") as file:
+        file.write('score_from = "recal"\n')
+    (root / "test_level.py").write_text(
+        "import pytest\n"
+        "@pytest.mark.parametrize('n', range(12))\n"
+        "def test_level(n, evo_artifact, evo_score):\n"
+        "    level = int((evo_artifact / 'level.txt').read_text())\n"
+        f"    {gives}\n"
+        "    assert level > n\n"
+    )
+    said = refused(root, *FEW)
+    assert "score_from is 'recal'" in said
+    assert words in said
+    assert not records(root, "proposal")
+
+
+def test_score_from_is_not_missed_where_a_hook_gives_the_scores(
+    pytester: pytest.Pytester,
+) -> None:
+    root = make_project(pytester)
+    with (root / "pyproject.toml").open("a") as file:
+        file.write('score_from = "recall"\n')
+    (root / "conftest.py").write_text(
+        "def pytest_evo_score(item, reports):\n    return 0.25\n"
+    )
+    done = evolve(root, *FEW)
+    assert done.returncode == 0, done.stdout + done.stderr
