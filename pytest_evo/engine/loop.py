@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Iterator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import replace
@@ -16,6 +14,8 @@ from pytest_evo.engine.budget import Limits
 from pytest_evo.engine.dispatch import Dispatcher
 from pytest_evo.engine.final import Final
 from pytest_evo.engine.final import ITERATION as FINAL_ITERATION
+from pytest_evo.engine.folding import closed_scopes
+from pytest_evo.engine.folding import start_figures
 from pytest_evo.engine.iteration import Result
 from pytest_evo.engine.parts import Parts
 from pytest_evo.engine.parts import Plan
@@ -42,12 +42,9 @@ from pytest_evo.events import AcceptanceDecided
 from pytest_evo.events import CasesFrozen
 from pytest_evo.events import Event
 from pytest_evo.events import FinalMeasured
-from pytest_evo.events import IsolationChosen
 from pytest_evo.events import IterationClosed
-from pytest_evo.events import NoiseMeasured
 from pytest_evo.events import ProposalMade
 from pytest_evo.events import RolloutRecorded
-from pytest_evo.events import RunResumed
 from pytest_evo.events import RunStopped
 from pytest_evo.models import Candidate
 from pytest_evo.models import CaseId
@@ -59,14 +56,6 @@ from pytest_evo.models import START
 from pytest_evo.models import Status
 
 NOTICED_BEFORE = (RolloutRecorded, ProposalMade, AcceptanceDecided)
-CLOSING = (
-    NoiseMeasured,
-    IterationClosed,
-    FinalMeasured,
-    IsolationChosen,
-    RunStopped,
-    RunResumed,
-)
 BASELINE_SCOPE = "baseline"
 FINAL_SCOPE = "final"
 
@@ -408,32 +397,3 @@ def unfinished_baseline(reached: BudgetReached, spent: int) -> BudgetProblem:
         "session lost. What is finished is kept; go on with more: "
         f"pytest --evolve --evo-resume=last {option}=MORE"
     )
-
-
-def closed_scopes(events: Iterable[Event]) -> Iterator[list[Event]]:
-    """Group replayed events into scopes: each ends with its closing record."""
-    scope: list[Event] = []
-    for event in events:
-        scope.append(event)
-        if isinstance(event, CLOSING):
-            yield scope
-            scope = []
-    if scope:
-        yield scope
-
-
-def start_figures(events: Sequence[Event]) -> StartFigures:
-    """What the start scored and cost, from the events of the baseline."""
-    scores: dict[CaseId, list[float]] = {}
-    seconds: dict[CaseId, float] = {}
-    usage: dict[CaseId, tuple[int, float]] = {}
-    for event in events:
-        if not isinstance(event, RolloutRecorded) or event.score is None:
-            continue
-        if event.purpose is Purpose.PROBE:
-            continue
-        scores.setdefault(event.case, []).append(event.score)
-        seconds.setdefault(event.case, event.seconds)
-        usage.setdefault(event.case, (event.usage.tokens, event.usage.usd or 0.0))
-    averages = {case: sum(row) / len(row) for case, row in scores.items()}
-    return StartFigures(averages, seconds, usage)
