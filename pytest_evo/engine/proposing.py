@@ -37,6 +37,7 @@ from pytest_evo.models import NO_USAGE
 from pytest_evo.models import Node
 from pytest_evo.models import Proposal
 from pytest_evo.models import Usage
+from pytest_evo.protocols import Edit
 from pytest_evo.protocols import ProposalKey
 from pytest_evo.protocols import ProposalRequest
 
@@ -79,15 +80,16 @@ class Proposing:
         """
         feedback: str | None = None
         for attempt in range(ATTEMPTS):
+            key = ProposalKey(self._number, step, attempt)
             made = self._log.proposal(step, attempt)
             failure: EvoError | None = None
             if made is None:
                 self._budget.ask()
                 try:
-                    made = await self._ask(step, attempt, base, nodes, batch, feedback)
+                    made = await self._ask(key, base, nodes, batch, feedback)
                 except (ModelFailed, ModelProblem, AnswersOver) as error:
                     failure = error
-                    made = self._unanswered(step, attempt, base, error)
+                    made = self._unanswered(key, base, error)
             self._budget.charge_usage(made)
             self._log.write(made)
             self._parts.observer.notice(made)
@@ -105,19 +107,19 @@ class Proposing:
 
     def _unanswered(
         self,
-        step: int,
-        attempt: int,
+        key: ProposalKey,
         base: Node,
         error: EvoError,
         usage: Usage = NO_USAGE,
     ) -> ProposalMade:
         return ProposalMade(
-            self._number,
-            step,
-            attempt,
+            key.iteration,
+            key.step,
+            key.attempt,
             base.candidate.id,
             None,
             str(error),
+            exhausted=isinstance(error, ProposerExhausted),
             usage=spent_on(error) + usage,
             fault=isinstance(error, ProposerFault),
         )
@@ -139,56 +141,50 @@ class Proposing:
 
     async def _ask(
         self,
-        step: int,
-        attempt: int,
+        key: ProposalKey,
         base: Node,
         nodes: Sequence[Node],
         batch: Sequence[Case],
         feedback: str | None,
     ) -> ProposalMade:
-        key = ProposalKey(self._number, step, attempt)
-        workshop = self._parts.workshop
-        tree = base.candidate.tree
         request = self._request(key, base, nodes, batch, feedback)
         answer: Proposal | str = ""
         try:
             answer = await self._stop.unless(self._answer(key, request))
-            edit = workshop.close(key, tree, answer)
-            twin = self._twin(edit.tree, nodes)
-            if twin is not None:
-                raise ProposalRefused(
-                    f"these are exactly the files of {twin}, which was tried already; "
-                    "propose something else"
-                )
-        except ProposalRefused as refusal:
-            workshop.discard(key)
-            return self._unanswered(step, attempt, base, refusal, _usage_of(answer))
-        except ProposerExhausted as end:
-            workshop.discard(key)
-            return ProposalMade(
-                self._number,
-                step,
-                attempt,
-                base.candidate.id,
-                None,
-                str(end),
-                exhausted=True,
-                usage=spent_on(end),
-            )
+            edit = self._closed(key, base, nodes, answer)
+        except (ProposalRefused, ProposerExhausted) as error:
+            self._parts.workshop.discard(key)
+            return self._unanswered(key, base, error, _usage_of(answer))
         except BaseException:
-            workshop.discard(key)
+            self._parts.workshop.discard(key)
             raise
-        proposal = answer if isinstance(answer, Proposal) else Proposal()
         return ProposalMade(
-            self._number,
-            step,
-            attempt,
+            key.iteration,
+            key.step,
+            key.attempt,
             base.candidate.id,
             edit.tree,
             changelog=edit.changelog,
-            usage=proposal.usage,
-            data=proposal.data,
+            usage=_usage_of(answer),
+            data=answer.data if isinstance(answer, Proposal) else {},
             warnings=(*edit.warnings, *unknown_cases(edit.changelog, _told(request))),
+        )
+
+    def _closed(
+        self,
+        key: ProposalKey,
+        base: Node,
+        nodes: Sequence[Node],
+        answer: Proposal | str,
+    ) -> Edit:
+        """The edit that a workspace holds; files that were tried are refused."""
+        edit = self._parts.workshop.close(key, base.candidate.tree, answer)
+        twin = self._twin(edit.tree, nodes)
+        if twin is None:
+            return edit
+        raise ProposalRefused(
+            f"these are exactly the files of {twin}, which was tried already; "
+            "propose something else"
         )
 
     def _request(
