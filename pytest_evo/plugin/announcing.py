@@ -93,7 +93,7 @@ def _fixture_notes(shares: Mapping[str, float]) -> Iterator[str]:
     for name, share in sorted(shares.items(), key=lambda row: -row[1]):
         yield (
             f"fixture {name} takes {share:.0%} of rollout time; if it does not "
-            f"read the artifact and has session scope, set warm_fixtures = [{name!r}]"
+            f"read the artifact, set warm_fixtures = [{name!r}]"
         )
 
 

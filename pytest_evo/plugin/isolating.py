@@ -78,7 +78,8 @@ class Calibration:
         self._pool.set_timeouts(
             self._timeouts(seconds), self._settings.timeout or MOST_TIMEOUT
         )
-        self.slow_fixtures = slow_fixtures(baseline, self._rollouts)
+        shareable = {name for hello in self._hellos for name in hello.warmable}
+        self.slow_fixtures = slow_fixtures(baseline, self._rollouts, shareable)
         if self._settled is None:
             self._settle_isolation(baseline)
         return reached_digests(baseline, self._rollouts, self._rootdir)

@@ -152,6 +152,7 @@ class Hello:
     token: str = ""  # in the environment of everything that test processes start
     directory: str = ""  # the worker's temporary files
     signals_kept: bool = False  # no test process can end the worker by a signal
+    warmable: tuple[str, ...] = ()  # fixtures that all candidates could share
 
 
 @dataclass(frozen=True, slots=True)

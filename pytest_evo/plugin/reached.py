@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from pytest_evo.protocols import RolloutStore
 SETTINGS_FILES = frozenset({"pyproject.toml", "pytest_evo.toml"})
 """Read by fixtures for the artifact's place; what they set is checked by itself."""
 NOTEWORTHY_SHARE = 0.1
+NOTEWORTHY_SECONDS = 0.05  # a rollout
 
 
 class ReachedFiles:
@@ -57,14 +59,25 @@ def reached_digests(
     return {case: digest for case, digest in digests.items() if digest}
 
 
-def slow_fixtures(rollouts: Sequence[Rollout], store: RolloutStore) -> dict[str, float]:
-    """Fixtures whose set-up takes more than 10 % of rollout time, with their share."""
+def slow_fixtures(
+    rollouts: Sequence[Rollout], store: RolloutStore, among: Collection[str]
+) -> dict[str, float]:
+    """Fixtures that are worth sharing, with their share of rollout time.
+
+    Args:
+        rollouts: of the start.
+        store: has their details.
+        among: the fixtures that can be shared at all.
+
+    Returns:
+        Those whose set-up takes more than 10 % of the time, and 50 ms a rollout.
+    """
     spent: Counter[str] = Counter()
-    total = 0.0
+    total, count = 0.0, 0
     for row in rollouts:
         if row.trace is None:
             continue
-        total += row.seconds
+        total, count = total + row.seconds, count + 1
         fixtures: Mapping[str, float] = store.detail(row.trace).fixtures
         for name, seconds in fixtures.items():
             spent[name] += seconds  # type: ignore[assignment]
@@ -72,5 +85,6 @@ def slow_fixtures(rollouts: Sequence[Rollout], store: RolloutStore) -> dict[str,
     return {
         name: seconds / whole
         for name, seconds in spent.items()
-        if whole > 0 and seconds > NOTEWORTHY_SHARE * whole
+        if name in among
+        and seconds > max(NOTEWORTHY_SHARE * whole, NOTEWORTHY_SECONDS * count)
     }

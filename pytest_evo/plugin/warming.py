@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -11,6 +12,28 @@ import pytest
 
 from pytest_evo.errors import SuiteProblem
 from pytest_evo.plugin.isolation.reach import recorder
+
+_NOT_THE_PROJECTS = ("_pytest.", "pytest_evo.")
+
+
+def warmable(items: Iterable[pytest.Item]) -> tuple[str, ...]:
+    """Fixtures of these tests that all candidates could share, by name.
+
+    Of session scope, and neither ours nor pytest's own, whose modules the arguments of
+    ``parametrize`` have too.
+    """
+    names: set[str] = set()
+    for item in items:
+        information = getattr(item, "_fixtureinfo", None)
+        known = {} if information is None else information.name2fixturedefs
+        for name, definitions in known.items():
+            found = definitions[-1] if definitions else None
+            if found is None or found.scope != "session":
+                continue
+            module = getattr(found.func, "__module__", None) or ""
+            if not module.startswith(_NOT_THE_PROJECTS):
+                names.add(name)
+    return tuple(sorted(names))
 
 
 class WarmFixtures:

@@ -39,6 +39,7 @@ from pytest_evo.plugin.links import ChannelLink
 from pytest_evo.plugin.links import Link
 from pytest_evo.plugin.messages import WorkerSettings
 from pytest_evo.plugin.serving import Server
+from pytest_evo.plugin.warming import warmable
 from pytest_evo.plugin.warming import WarmFixtures
 
 _ENDS_SESSION = (
@@ -196,6 +197,7 @@ class WorkerPlugin:
             fork=None if hasattr(os, "fork") else "this system cannot fork",
             threads=foreign_threads(),
             descriptors=tuple(mount.open_descriptors(artifact)),
+            warmable=warmable(session.items),
             signals_kept=signals_are_kept(),
         )
         return hello, found.items

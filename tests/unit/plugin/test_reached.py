@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from pytest_evo.models import Detail
@@ -40,11 +41,18 @@ def test_only_cases_that_read_something_have_a_digest(tmp_path: Path) -> None:
 
 def test_fixture_over_a_tenth_of_the_time_is_named() -> None:
     store = MemoryRollouts()
+    spent = {"index": 0.3, "quick": 0.09, "evo_artifact": 0.3, "n": 0.3}
+    rows = [kept(store, case, Detail(fixtures=spent)) for case in "ab"]
+    assert slow_fixtures(rows, store, {"index", "quick"}) == {"index": 0.3}
+
+
+def test_fixture_of_a_few_milliseconds_is_not_worth_naming() -> None:
+    store = MemoryRollouts()
     rows = [
-        kept(store, case, Detail(fixtures={"index": 0.3, "quick": 0.01}))
+        replace(kept(store, case, Detail(fixtures={"index": 0.04})), seconds=0.05)
         for case in "ab"
     ]
-    assert slow_fixtures(rows, store) == {"index": 0.3}
+    assert slow_fixtures(rows, store, {"index"}) == {}
 
 
 def test_scratch_directory_is_new_and_writable() -> None:
