@@ -236,3 +236,30 @@ def test_score_from_is_not_missed_where_a_hook_gives_the_scores(
     )
     done = evolve(root, *FEW)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_only_fixtures_that_can_be_shared_are_named_as_slow(
+    pytester: pytest.Pytester,
+) -> None:
+    root = make_project(pytester)
+    (root / "conftest.py").write_text(
+        "import time, pytest\n"
+        "@pytest.fixture(scope='session')\n"
+        "def index():\n"
+        "    time.sleep(1.2)\n"
+        "@pytest.fixture\n"
+        "def reader():\n"
+        "    time.sleep(0.1)\n"
+    )
+    (root / "test_level.py").write_text(
+        "import pytest\n"
+        "@pytest.mark.parametrize('n', range(12))\n"
+        "@pytest.mark.parametrize('shared', [1], scope='session')\n"
+        "def test_level(n, shared, index, reader, evo_artifact, tmp_path_factory):\n"
+        "    assert int((evo_artifact / 'level.txt').read_text()) > n % 6\n"
+    )
+    done = evolve(root, *FEW)
+    assert done.returncode == 0, done.stdout + done.stderr
+    advice = [line for line in done.stdout.splitlines() if "warm_fixtures" in line]
+    assert len(advice) == 1
+    assert "warm_fixtures = ['index']" in advice[0]
