@@ -7,25 +7,31 @@ configured has to change; ``gate`` has those of the gate.
 from __future__ import annotations
 
 import argparse
-import json
+import difflib
 import os
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable
-from collections.abc import Iterable
+from collections.abc import Collection
 from collections.abc import Sequence
 from datetime import datetime
 from datetime import UTC
 from pathlib import Path
 from typing import Any
-from typing import IO
 from typing import NoReturn
 from typing import TypeAlias
 
+import pytest_evo
 from pytest_evo.artifact.trees import restore
 from pytest_evo.checkup import checkup
 from pytest_evo.cli_gate import add_gate_options
 from pytest_evo.cli_gate import decide_again
+from pytest_evo.cli_text import be_tolerant
+from pytest_evo.cli_text import flat
+from pytest_evo.cli_text import short_path
+from pytest_evo.cli_text import write
+from pytest_evo.cli_text import write_json
 from pytest_evo.errors import EvoError
 from pytest_evo.errors import UsageProblem
 from pytest_evo.models import CandidateId
@@ -39,18 +45,20 @@ from pytest_evo.publish import candidate_diff
 from pytest_evo.publish import publish
 from pytest_evo.publish import run_report
 from pytest_evo.publish import tree_of
+from pytest_evo.reports.console import count
 from pytest_evo.reports.console import Line
 from pytest_evo.reports.data import run_data
 from pytest_evo.reports.ending import claim_lines
-from pytest_evo.reports.ending import claim_text
 from pytest_evo.reports.ending import cost_lines
 from pytest_evo.reports.ending import diff_lines
 from pytest_evo.reports.ending import lineage
 from pytest_evo.reports.ending import next_lines
+from pytest_evo.reports.ending import short_claim
 from pytest_evo.reports.ending import stop_lines
 from pytest_evo.reports.ending import table_lines
 from pytest_evo.reports.ending import warning_lines
 from pytest_evo.reports.ending import worse_lines
+from pytest_evo.reports.model import RunReport
 from pytest_evo.reports.text import visible
 from pytest_evo.settings import load_settings
 from pytest_evo.settings import Settings
@@ -62,14 +70,26 @@ from pytest_evo.store.view import load_run
 from pytest_evo.store.view import RunView
 
 OK, WRONG, USAGE = 0, 1, 4
+_OPTIONS = (
+    "--all",
+    "--artifact",
+    "--force",
+    "--json",
+    "--reports",
+    "--rootdir",
+    "--run-dir",
+    "--version",
+)
+SHOWN_ROWS = 20
+"""Candidates and iterations that ``show`` lists without ``--all``."""
 Command: TypeAlias = Callable[[argparse.Namespace], int]
+_MISTYPED = re.compile(r"invalid choice: '([^']*)'|unrecognized arguments: (\S+)")
 _CANDIDATE = re.compile(r"c[0-9]{4,}(-[0-9]+)?")
-_ANSI = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "cyan": 36}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code."""
-    _be_tolerant(sys.stdout, sys.stderr)
+    be_tolerant(sys.stdout, sys.stderr)
     try:
         options = _parser().parse_args(arguments)
         code: int = options.command(options)
@@ -81,22 +101,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except UsageProblem as problem:
-        sys.stderr.write(f"pytest-evo: {_flat(str(problem))}\n")
+        sys.stderr.write(f"pytest-evo: {flat(str(problem))}\n")
         return USAGE
     except (EvoError, OSError) as error:
-        sys.stderr.write(f"pytest-evo: {_flat(str(error))}\n")
+        sys.stderr.write(f"pytest-evo: {flat(str(error))}\n")
         return WRONG
     return code
 
 
 class _Parser(argparse.ArgumentParser):
+    words: Collection[str] = ()
+    """Commands and options that a mistyped one may have been meant to be."""
+
     def error(self, message: str) -> NoReturn:
         """Say what is wrong in one line; argparse would exit with 2."""
-        raise UsageProblem(f"{message}. To see what can be typed: {self.prog} --help")
+        typed = _MISTYPED.search(message)
+        close = (
+            difflib.get_close_matches(typed[typed.lastindex or 0], self.words, 1)
+            if typed
+            else []
+        )
+        hint = f"Did you mean {close[0]}? " if close else ""
+        raise UsageProblem(
+            f"{message}. {hint}To see what can be typed: {self.prog} --help"
+        )
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="pytest-evo", description="Runs of pytest --evolve.")
+    version = f"pytest-evo {pytest_evo.__version__}"
+    parser.add_argument("--version", action="version", version=version)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def add(name: str, command: Command, about: str) -> argparse.ArgumentParser:
@@ -135,10 +169,13 @@ def _parser() -> argparse.ArgumentParser:
     export.add_argument("dir", metavar="DIR", help="one that is missing or empty")
     for one in (runs, show):
         one.add_argument("--json", action="store_true", help="for programs")
+    text = "all candidates and iterations, not only the best and the last"
+    show.add_argument("--all", action="store_true", help=text)
     text = "overwrite what was changed since the run began"
     apply.add_argument("--force", action="store_true", help=text)
     report.add_argument("--reports", metavar="DIR", help="where to (evo-reports)")
     init.add_argument("--artifact", metavar="DIR", help="the directory that may change")
+    parser.words = (*commands.choices, *_OPTIONS)
     return parser
 
 
@@ -149,13 +186,13 @@ def _runs(options: argparse.Namespace) -> int:
     root = _root(options)
     rows = [_run_row(root, run) for run in run_ids(root)]
     if options.json:
-        _json(rows)
+        write_json(rows)
         return OK
     if not rows:
-        _write([Line(f"no runs in {root}. Start one with: pytest --evolve")])
+        write([Line(f"no runs in {root}. Start one with: pytest --evolve")])
     for row in rows:
         text = f"{row['id']}  {row['state']:<10}  {row['text']}"
-        _write([Line(visible(text), "" if row["state"] != "damaged" else "red")])
+        write([Line(visible(text), "" if row["state"] != "damaged" else "red")])
     return OK
 
 
@@ -166,7 +203,7 @@ def _run_row(root: Path, run: str) -> dict[str, object]:
         return {"id": run, "state": "damaged", "text": str(problem)}
     state = "complete" if report.complete else "stopped" if report.stop else "open"
     final = report.final
-    claim = claim_text(final.claim) if final and report.winner != START else "no gain"
+    claim = short_claim(final.claim) if final and report.winner != START else "no gain"
     return {
         "id": run,
         "state": state,
@@ -176,34 +213,53 @@ def _run_row(root: Path, run: str) -> dict[str, object]:
         "rollouts": sum(report.spent.values()),
         "candidates": len(report.candidates),
         "winner": report.winner,
-        "text": f"{report.artifact}, {len(report.iterations)} iterations, "
-        f"{sum(report.spent.values())} rollouts, {report.winner}: {claim}",
+        "text": f"{report.artifact}, {count(len(report.iterations), 'iteration')}, "
+        f"{count(sum(report.spent.values()), 'rollout')}, {report.winner}: {claim}",
     }
 
 
 def _show(options: argparse.Namespace) -> int:
     run = run_report(_view(options))
     if options.json:
-        _json(run_data(run))
+        write_json(run_data(run))
         return OK
+    objective = f": {visible(run.objective)}" if run.objective.strip() else ""
     head = [
-        Line(f"run {visible(run.id)}, seed {run.seed}, {visible(run.created)}", "bold"),
-        Line(f"artifact {visible(run.artifact)}: {visible(run.objective) or '-'}"),
+        Line(f"run {visible(run.id)}, seed {run.seed}, {_when(run.created)}", "bold"),
+        Line(f"artifact {visible(run.artifact)}{objective}"),
     ]
+    rows = len(run.candidates) + len(run.iterations) if options.all else SHOWN_ROWS
     lines = [
         head,
-        table_lines(run, limit=10_000),
+        table_lines(run, limit=rows),
         claim_lines(run),
         worse_lines(run),
         warning_lines(run),
         cost_lines(run),
-        [Line("iterations:", "bold"), *(Line(text) for text in lineage(run))],
+        _iterations(run, rows),
         stop_lines(run),
         next_lines(run, options.run, shown=True),
     ]
     for number, block in enumerate(filter(None, lines)):
-        _write([Line("")] * bool(number) + block)
+        write([Line("")] * bool(number) + block)
     return OK
+
+
+def _iterations(run: RunReport, limit: int) -> list[Line]:
+    left = len(run.iterations) - limit
+    lines = [Line("iterations:", "bold")]
+    if left > 0:
+        lines.append(Line(f"{left:,} before these: pytest-evo show --all", "dim"))
+    return [*lines, *map(Line, lineage(run, limit))]
+
+
+def _when(created: str) -> str:
+    """A moment as people read it; hostile text cannot be one."""
+    try:
+        moment = datetime.fromisoformat(created).astimezone(UTC)
+    except ValueError:
+        return visible(created)
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _diff(options: argparse.Namespace) -> int:
@@ -211,7 +267,7 @@ def _diff(options: argparse.Namespace) -> int:
     above = below_repository(_rootdir(options))
     if sys.stdout.isatty():
         shown = candidate_diff(view, candidate, above=above)
-        _write(diff_lines(shown, limit=None))
+        write(diff_lines(shown, limit=None))
         return OK
     patch = candidate_diff(view, candidate, binary=True, above=above)
     sys.stdout.flush()
@@ -225,11 +281,11 @@ def _apply(options: argparse.Namespace) -> int:
     done = apply_candidate(view, rootdir, candidate, force=options.force)
     where = visible(str(done.directory))
     if not done.paths:
-        _write([Line(f"nothing to do: {where} is {candidate} already")])
+        write([Line(f"nothing to do: {where} is {candidate} already")])
         return OK
     lines = [Line(f"wrote {candidate} into {where}:")]
     lines += [Line(f"  {visible(path)}") for path in done.paths]
-    _write([*lines, Line("next: git diff", "bold")])
+    write([*lines, Line("next: git diff", "bold")])
     return OK
 
 
@@ -237,20 +293,28 @@ def _report(options: argparse.Namespace) -> int:
     view = _view(options)
     wanted = options.reports or view.info.settings.get("reports") or "evo-reports"
     done = publish(view.path, _rootdir(options) / str(wanted))
-    _write(Line(visible(_short(path))) for path in done.files)
+    folders = Counter(path.parent for path in done.files)
+    top = min(folders, key=lambda folder: len(folder.parts))
+    files = [short_path(path) for path in done.files if path.parent == top]
+    files += [
+        f"{short_path(folder)}: {count(number, 'file')}"
+        for folder, number in folders.items()
+        if folder != top
+    ]
+    write(Line(visible(text)) for text in files)
     return OK
 
 
 def _repair(options: argparse.Namespace) -> int:
     done = repair(_root(options), options.run, datetime.now(UTC))
     if not done:
-        _write([Line(f"{visible(options.run)} is sound: nothing was changed")])
+        write([Line(f"{visible(options.run)} is sound: nothing was changed")])
     for one in done:
-        _write(
+        write(
             [
                 Line(
-                    f"{visible(_short(one.file))}: {one.records} records kept, "
-                    f"{one.removed} set aside in {visible(_short(one.aside))}"
+                    f"{visible(short_path(one.file))}: {one.records} records kept, "
+                    f"{one.removed} set aside in {visible(short_path(one.aside))}"
                 )
             ]
         )
@@ -261,7 +325,7 @@ def _export(options: argparse.Namespace) -> int:
     view = _view(options)
     target = Path(options.dir)
     restore(tree_of(view, options.candidate), view.blobs(), target)
-    _write([Line(f"wrote {options.candidate} into {visible(_short(target))}")])
+    write([Line(f"wrote {options.candidate} into {visible(short_path(target))}")])
     return OK
 
 
@@ -270,15 +334,15 @@ def _doctor(options: argparse.Namespace) -> int:
     problems = 0
     for finding in checkup(_rootdir(options)):
         problems += finding.state == "problem"
-        text = f"{finding.state:<8} {finding.about}: {_flat(finding.text)}"
-        _write([Line(visible(text), styles[finding.state])])
-    _write([Line("all is well" if not problems else f"{problems} to be solved")])
+        text = f"{finding.state:<8} {finding.about}: {flat(finding.text)}"
+        write([Line(visible(text), styles[finding.state])])
+    write([Line("all is well" if not problems else f"{problems} to be solved")])
     return WRONG if problems else OK
 
 
 def _gate(options: argparse.Namespace) -> int:
     lines, code = decide_again(options)
-    _write(lines)
+    write(lines)
     return code
 
 
@@ -286,13 +350,13 @@ def _init(options: argparse.Namespace) -> int:
     rootdir = options.rootdir or Path.cwd()
     guess = guess_artifact(rootdir)
     table = init_project(rootdir, options.artifact)
-    path = _short(rootdir / "pyproject.toml")
+    path = short_path(rootdir / "pyproject.toml")
     lines = [Line(visible(text)) for text in table.rstrip().splitlines()]
-    _write([Line(f"added to {visible(path)}:"), Line(""), *lines, Line("")])
+    write([Line(f"added to {visible(path)}:"), Line(""), *lines, Line("")])
     if options.artifact is None and not (rootdir / guess).is_dir():
         text = f"there is no directory {guess}: create it, or write your own's name"
-        _write([Line(f"{text} into artifact", "yellow")])
-    _write([Line("next: pytest-evo doctor", "bold")])
+        write([Line(f"{text} into artifact", "yellow")])
+    write([Line("next: pytest-evo doctor", "bold")])
     return OK
 
 
@@ -331,43 +395,3 @@ def _candidate(options: argparse.Namespace) -> tuple[CandidateId, RunView]:
         options.run, options.candidate = "last", options.run
     view = _view(options)
     return options.candidate or view.winner, view
-
-
-# -- writing -----------------------------------------------------------------------
-
-
-def _json(value: object) -> None:
-    sys.stdout.write(json.dumps(value, indent=2, default=str) + "\n")
-
-
-def _write(lines: Iterable[Line]) -> None:
-    colours = _colours(sys.stdout)
-    for line in lines:
-        text = line.text
-        if line.style and colours:
-            text = f"\x1b[{_ANSI[line.style]}m{text}\x1b[0m"
-        sys.stdout.write(f"{text}\n")
-
-
-def _colours(stream: IO[str]) -> bool:
-    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    return stream.isatty() and not plain
-
-
-def _flat(text: str) -> str:
-    return visible(" ".join(text.split()))
-
-
-def _short(path: Path) -> str:
-    """Relative to the working directory where it is below it."""
-    full = path.absolute()
-    here = Path.cwd()
-    return str(full.relative_to(here) if full.is_relative_to(here) else full)
-
-
-def _be_tolerant(*streams: object) -> None:
-    """A name that the terminal's encoding lacks is shown as an escape."""
-    for stream in streams:
-        reconfigure = getattr(stream, "reconfigure", None)
-        if reconfigure is not None:
-            reconfigure(errors="backslashreplace")

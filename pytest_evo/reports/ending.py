@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Sequence
 
+from pytest_evo.models import CaseId
 from pytest_evo.models import Claim
 from pytest_evo.models import START
 from pytest_evo.models import Status
@@ -13,6 +14,7 @@ from pytest_evo.reports.console import Line
 from pytest_evo.reports.model import audit_warnings
 from pytest_evo.reports.model import role_rows
 from pytest_evo.reports.model import RunReport
+from pytest_evo.reports.model import scores
 from pytest_evo.reports.model import Standing
 from pytest_evo.reports.model import standings
 from pytest_evo.reports.text import cap
@@ -98,11 +100,20 @@ def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
 def claim_text(claim: Claim) -> str:
     """The claim in one line of plain words."""
     where = f"{claim.split.value}, {count(claim.cases, 'case')}"
-    label = " IN-SAMPLE, biased upward by selection" if claim.in_sample else ""
+    label = ", IN-SAMPLE, biased upward by selection" if claim.in_sample else ""
     return (
         f"start {claim.start:.3f} -> winner {claim.winner:.3f} on {where}: "
         f"{claim.difference:+.3f}, 95 % interval "
         f"[{claim.low:+.3f}, {claim.high:+.3f}], paired{label}"
+    )
+
+
+def short_claim(claim: Claim) -> str:
+    """The claim for a list of runs."""
+    label = ", in-sample" if claim.in_sample else ""
+    return (
+        f"{claim.start:.3f} -> {claim.winner:.3f} on {claim.split.value} "
+        f"({claim.difference:+.3f}{label})"
     )
 
 
@@ -124,10 +135,25 @@ def worse_lines(run: RunReport, *, ascii_only: bool = False) -> list[Line]:
         return []
     lines = [Line(f"worse on {count(len(worse), 'case')}:", "bold")]
     for case in worse[:SHOWN_CASES]:
-        lines.append(Line(f"  {visible(cap(case, 200), ascii_only=ascii_only)}", "red"))
+        name = visible(cap(case, 200), ascii_only=ascii_only)
+        lines.append(Line(f"  {name}{_change(run, case)}", "red"))
     if len(worse) > SHOWN_CASES:
         lines.append(Line(f"  and {len(worse) - SHOWN_CASES} more", "dim"))
     return lines
+
+
+def _change(run: RunReport, case: CaseId) -> str:
+    text = change_text(run, case)
+    return f": {text}" if text else ""
+
+
+def change_text(run: RunReport, case: CaseId) -> str:
+    """A case's score with the start and with the winner; "" where one is unknown."""
+    start = scores(run, START).get(case)
+    winner = scores(run, run.winner).get(case)
+    if start is None or winner is None:
+        return ""
+    return f"{start:.3f} -> {winner:.3f}"
 
 
 def warning_lines(run: RunReport, *, ascii_only: bool = False) -> list[Line]:
@@ -231,10 +257,13 @@ def next_commands(
     return commands
 
 
-def lineage(run: RunReport) -> Iterable[str]:
-    """One line per iteration: parent, child or nothing, depth, rollouts, reason."""
+def lineage(run: RunReport, limit: int | None = None) -> Iterator[str]:
+    """One line per iteration: parent, child or nothing, depth, rollouts, reason.
+
+    With a limit, the last ones.
+    """
     steps = {c.id: c for c in run.candidates if c.status is not Status.START}
-    for closed in run.iterations:
+    for closed in run.iterations[-limit:] if limit else run.iterations:
         chain = [c.id for c in steps.values() if c.iteration == closed.iteration]
         result = f"accepted {closed.child}" if closed.accepted else "nothing accepted"
         tried = " > ".join([closed.parent, *chain])

@@ -13,6 +13,7 @@ from pytest_evo.models import ChangelogEntry
 from pytest_evo.models import START
 from pytest_evo.models import Usage
 from pytest_evo.reports.console import count
+from pytest_evo.reports.ending import change_text
 from pytest_evo.reports.ending import claim_text
 from pytest_evo.reports.ending import next_commands
 from pytest_evo.reports.model import audit_warnings
@@ -158,7 +159,9 @@ def _worse(run: RunReport) -> str:
     if not worse or run.winner == START:
         return ""
     lines = ["### What got worse", ""]
-    lines += [f"- {code(case, 200)}" for case in worse[:SHOWN_CASES]]
+    for case in worse[:SHOWN_CASES]:
+        text = change_text(run, case)
+        lines.append(f"- {code(case, 200)}{f': {text}' if text else ''}")
     if len(worse) > SHOWN_CASES:
         lines.append(f"- and {len(worse) - SHOWN_CASES} more")
     return "\n".join(lines)

@@ -212,7 +212,9 @@ def test_budget_without_evolve_is_said_to_do_nothing(pytester):
     pytester.makepyfile("def test_it(): pass")
     result = pytester.runpytest("--budget-rollouts=10")
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["evo: without --evolve or --evo-gate nothing is done with --budget-rollouts"])
+    result.stdout.fnmatch_lines(
+        ["evo: without --evolve or --evo-gate nothing is done with --budget-rollouts"]
+    )
 
 
 @pytest.mark.parametrize(

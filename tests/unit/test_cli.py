@@ -12,6 +12,7 @@ from recorded_run import FILES
 from recorded_run import NOW
 from recorded_run import record_run
 
+import pytest_evo
 from pytest_evo.cli import main
 
 
@@ -41,7 +42,8 @@ def test_runs_lists_them_oldest_first(project, capsys):
         [first.name, "open"],
         [second.name, "complete"],
     ]
-    assert "c0001: start 0.000 -> winner 1.000 on test" in lines[1]
+    assert lines[1].endswith("c0001: 0.000 -> 1.000 on test (+1.000)")
+    assert max(map(len, lines)) <= 110
 
 
 def test_runs_of_a_fresh_project_says_how_to_start_one(project, capsys):
@@ -81,6 +83,28 @@ def test_show_tells_the_whole_story(project, capsys):
         "next: pytest-evo apply last",
     ):
         assert text in out
+
+
+def test_show_begins_with_what_is_known_and_to_the_second(project, capsys):
+    record_run(project, settings={"objective": ""})
+    assert main(["show"]) == 0
+    first, second, *_ = capsys.readouterr().out.splitlines()
+    assert first.endswith(", seed 3, 2026-01-01 12:00:00 UTC")
+    assert second == "artifact prompts"
+
+
+def test_show_is_one_screen_until_all_is_asked_for(project, capsys, monkeypatch):
+    monkeypatch.setattr("pytest_evo.cli.SHOWN_ROWS", 1)
+    record_run(project)
+    assert main(["show"]) == 0
+    out = capsys.readouterr().out
+    assert "and 2 more" in out
+    assert "1 before these: pytest-evo show --all" in out
+    assert "c0000 > c0001" not in out
+    assert main(["show", "--all"]) == 0
+    out = capsys.readouterr().out
+    assert "c0000 > c0001" in out
+    assert "--all" not in out
 
 
 def test_show_json_is_for_programs(project, capsys):
@@ -154,7 +178,9 @@ def test_apply_refuses_changed_files_until_forced(project, capsys):
 def test_report_writes_where_the_run_says(project, capsys):
     record_run(project, settings={"reports": "out"})
     assert main(["report"]) == 0
-    assert "out/junit.xml" in capsys.readouterr().out.splitlines()
+    lines = capsys.readouterr().out.splitlines()
+    assert "out/junit.xml" in lines
+    assert lines[-1] == "out/candidates: 3 files"
     assert main(["report", "--reports", "elsewhere"]) == 0
     assert (project / "elsewhere/summary.md").exists()
 
@@ -187,16 +213,25 @@ def test_run_that_is_named_is_found_after_the_project_moved(project, capsys):
 @pytest.mark.parametrize(
     ("arguments", "hint"),
     [
-        (["show", "nosuch"], "pytest-evo runs"),
+        (["show", "nosuch"], "pytest --evolve"),
         (["show"], "pytest --evolve"),
         (["apply", "--rootdir", "/no/such/place"], "--rootdir"),
         (["nosuch"], "--help"),
         ([], "--help"),
         (["show", "--nosuch"], "--help"),
+        (["shwo"], "Did you mean show?"),
+        (["show", "--jsn"], "Did you mean --json?"),
     ],
 )
 def test_mistakes_get_one_line_that_says_what_to_type(project, capsys, arguments, hint):
     assert hint in refusal(capsys, *arguments)
+
+
+def test_version_is_said(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"pytest-evo {pytest_evo.__version__}\n"
 
 
 def test_broken_settings_do_not_hide_runs(project, capsys):

@@ -23,6 +23,7 @@ from pytest_evo.reports.ending import Line
 from pytest_evo.reports.ending import lineage
 from pytest_evo.reports.ending import next_commands
 from pytest_evo.reports.ending import result_lines
+from pytest_evo.reports.ending import short_claim
 from pytest_evo.reports.ending import table_lines
 from pytest_evo.reports.ending import warning_lines
 from pytest_evo.reports.ending import worse_lines
@@ -96,8 +97,15 @@ def test_claim_is_paired_with_interval_and_labelled():
     assert claim_lines(run)[0].style == "yellow"
     assert claim_lines(with_claim(run, low=0.1))[0].style == "green"
     in_sample = claim_lines(with_claim(run, low=0.1, in_sample=True))[0]
-    assert "IN-SAMPLE" in in_sample.text
+    assert in_sample.text.endswith(", paired, IN-SAMPLE, biased upward by selection")
     assert in_sample.style == "yellow"
+
+
+def test_claim_in_a_list_of_runs_is_short():
+    claim = grown_run().final.claim
+    assert short_claim(claim) == "0.500 -> 0.750 on test (+0.250)"
+    in_sample = replace(claim, in_sample=True)
+    assert short_claim(in_sample) == "0.500 -> 0.750 on test (+0.250, in-sample)"
 
 
 def test_claim_is_not_made_without_a_measurement_or_a_gain():
@@ -108,7 +116,10 @@ def test_claim_is_not_made_without_a_measurement_or_a_gain():
 
 
 def test_worse_cases_are_listed_and_counted():
-    assert texts(worse_lines(grown_run())) == ["worse on 1 case:", f"  {CASES[5].id}"]
+    assert texts(worse_lines(grown_run())) == [
+        "worse on 1 case:",
+        f"  {CASES[5].id}: 1.000 -> 0.000",
+    ]
     many = with_claim(grown_run(), worse=tuple(f"t.py::t{n}" for n in range(14)))
     assert texts(worse_lines(many))[-1] == "  and 4 more"
 
