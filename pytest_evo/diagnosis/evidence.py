@@ -130,11 +130,12 @@ def collect(
 
 
 def _told(node: Node, redact: Callable[[str], str]) -> Node:
-    """The node with secrets taken out of what a proposer or a model said."""
+    """The node without secrets in what was said, and without details: see the traces."""
     changelog = redacted(node.candidate.changelog, redact)
     return replace(
         node,
         candidate=replace(node.candidate, changelog=changelog),
+        rollouts=tuple(replace(one, detail=None) for one in node.rollouts),
         diagnoses=redacted(node.diagnoses, redact),
     )
 

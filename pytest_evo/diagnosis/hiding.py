@@ -2,7 +2,8 @@
 
 Two things are hidden in everything that a rollout said: texts of val and test cases,
 which code of a candidate can print by importing their files, and, unless they are to
-be shown, the expected answers of the train case itself. Both are known by hashes only.
+be shown, expected answers of train cases: all those of the case itself, of the others
+those that are long enough to be told from other words. All are known by hashes only.
 The ids of train cases hold parameters too, so evidence calls such a case by an alias.
 """
 
@@ -16,18 +17,20 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from pytest_evo.diagnosis.redacting import redacted
+from pytest_evo.diagnosis.traces import without_decorators
 from pytest_evo.models import Attempt
 from pytest_evo.models import Case
 from pytest_evo.models import CaseId
 from pytest_evo.models import CaseMark
 from pytest_evo.models import Detail
 from pytest_evo.models import Diagnosis
-from pytest_evo.models import Json
 from pytest_evo.models import Node
 from pytest_evo.models import Rollout
 from pytest_evo.models import Split
+from pytest_evo.models import TraceStep
 from pytest_evo.protocols import Diagnosed
 from pytest_evo.protocols import Diagnoser
 from pytest_evo.spots import is_long
@@ -37,10 +40,10 @@ from pytest_evo.spots import Spots
 from pytest_evo.spots import spots_of
 from pytest_evo.spots import windows
 
-ANSWER = "‹expected answer›"
-HELD_OUT = "‹held-out case›"
+ANSWER = "\u2039expected answer\u203a"
+HELD_OUT = "\u2039held-out case\u203a"
 _COMPARED = "="
-_LEAST_WORDS = 3  # of a held-out text that is looked for; others stand everywhere
+_LEAST_WORDS = 3
 _ESCAPE = re.compile(r"\\x[0-9a-f]{2}|\\u[0-9a-f]{4}|\\U[0-9a-f]{8}")
 
 
@@ -67,9 +70,13 @@ class Hiding:
         self._held_out = Spots(_held_out(marks, train))
         self._answers: dict[CaseId, Spots] = {}
         self._names: dict[CaseId, CaseId] = {}  # case -> alias
+        others: set[str] = set()
         for mark in marks if answers else ():
             if mark.id in train:
-                self._answers[mark.id] = Spots(_answers(mark, names))
+                own = set(_answers(mark, names))
+                self._answers[mark.id] = Spots(own)
+                others.update(filter(_is_telling, own))
+        self._all_answers = Spots(others)
         self._name_all()
         self._cases = {alias: case for case, alias in self._names.items()}
 
@@ -92,6 +99,7 @@ class Hiding:
         spots = self._answers.get(case)
         if spots is not None:
             text = spots.hide(text, ANSWER)
+        text = self._all_answers.hide(text, ANSWER)
         return self._held_out.hide(text, HELD_OUT)
 
     def detail(self, case: CaseId, detail: Detail) -> Detail:
@@ -106,16 +114,15 @@ class Hiding:
                 replace(
                     phase,
                     message=clean(phase.message),
-                    longrepr=clean(phase.longrepr),
-                    sections=tuple((name, clean(x)) for name, x in phase.sections),
-                    properties=tuple((name, clean(x)) for name, x in phase.properties),
+                    longrepr=clean(without_decorators(phase.longrepr)),
+                    sections=_pairs(phase.sections, clean),
+                    properties=_pairs(phase.properties, clean),
                 )
                 for phase in detail.phases
             ),
             steps=tuple(
-                replace(step, data={name: _data(x, clean) for name, x in data.items()})
+                TraceStep(clean(step.name), _data(step.data, clean))
                 for step in detail.steps
-                for data in (step.data,)
             ),
             warnings=tuple(map(clean, detail.warnings)),
             serialized=(),
@@ -154,12 +161,15 @@ class Hiding:
         detail = rollout.detail
         if detail is None and rollout.trace is not None and read is not None:
             detail = read(rollout.trace)
-        violation = rollout.violation
+        case, violation = rollout.case, rollout.violation
         return replace(
             rollout,
-            case=self.case(rollout.case),
-            detail=None if detail is None else self.detail(rollout.case, detail),
-            violation=violation and self.text(rollout.case, violation),
+            case=self.case(case),
+            detail=None if detail is None else self.detail(case, detail),
+            violation=violation and self.text(case, violation),
+            metrics=tuple(
+                replace(one, name=self.text(case, one.name)) for one in rollout.metrics
+            ),
         )
 
     def attempts(self, attempts: Sequence[Attempt]) -> Sequence[Attempt]:
@@ -212,9 +222,14 @@ def _held_out(marks: Sequence[CaseMark], train: Collection[CaseId]) -> set[str]:
             known |= spots
             known.update(windows(mark.id))
         else:
-            held |= {x for x in spots if is_long(x) or length(x) >= _LEAST_WORDS}
+            held.update(filter(_is_telling, spots))
             held.update(spots_of(mark.id))
     return held - known
+
+
+def _is_telling(spot: str) -> bool:
+    """Whether it is looked for outside its own case: shorter ones stand everywhere."""
+    return is_long(spot) or length(spot) >= _LEAST_WORDS
 
 
 def _named(case: CaseId, spots: Spots) -> CaseId:
@@ -227,11 +242,17 @@ def _named(case: CaseId, spots: Spots) -> CaseId:
     return case if told == plain else f"{name}[{told}"
 
 
-def _data(value: Json, clean: Callable[[str], str]) -> Json:
+def _pairs(
+    pairs: Iterable[tuple[str, str]], clean: Callable[[str], str]
+) -> tuple[tuple[str, str], ...]:
+    return tuple((clean(name), clean(text)) for name, text in pairs)
+
+
+def _data(value: Any, clean: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, Mapping):
-        return {name: _data(inner, clean) for name, inner in value.items()}
+        return {clean(str(name)): _data(inner, clean) for name, inner in value.items()}
     if isinstance(value, (list, tuple)):
         return [_data(inner, clean) for inner in value]
     if isinstance(value, (int, float)) and not isinstance(value, bool):
