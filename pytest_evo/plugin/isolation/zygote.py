@@ -75,13 +75,21 @@ def _inside(path: str, folder: str) -> bool:
     return Path(path).resolve().is_relative_to(Path(folder).resolve())
 
 
-def _preload(names: Iterable[str]) -> None:
+def _preload(names: Iterable[str]) -> list[str]:
+    """Import what loads without the project; the rest is left to the children.
+
+    Returns what did not load. A package may raise errors of its own kind, as Django
+    does before it is configured, or end the interpreter: no list of types has them all.
+    """
+    left = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name in names:
-            # What does not load without the project is left to the children.
-            with contextlib.suppress(Exception):
+            try:
                 importlib.import_module(name)
+            except (Exception, SystemExit):  # noqa: BLE001 - raised again in a child
+                left.append(name)
+    return left
 
 
 def _threads() -> list[str]:
