@@ -36,6 +36,7 @@ from pytest_evo.errors import WorkersLost
 from pytest_evo.hostile import one_line
 from pytest_evo.models import Candidate
 from pytest_evo.models import candidate_id
+from pytest_evo.models import Case
 from pytest_evo.models import CaseMark
 from pytest_evo.models import START
 from pytest_evo.plugin import diagnosing
@@ -45,6 +46,7 @@ from pytest_evo.plugin import runfiles
 from pytest_evo.plugin.announcing import Header
 from pytest_evo.plugin.diagnosing import Reading
 from pytest_evo.plugin.isolating import Calibration
+from pytest_evo.plugin.knowing import Knowing
 from pytest_evo.plugin.observing import RunObserver
 from pytest_evo.plugin.options import option_overrides
 from pytest_evo.plugin.pools.base import Pool
@@ -174,11 +176,12 @@ class Evolution:
         workspaces = scratch_directory("pytest-evo-", size)
         own = runfiles.own_folders(self._config.rootpath, settings)
         pool.configure(covered=[*own, str(workspaces.resolve())])
+        knowing = Knowing(settings, marks, self._cases, files.blobs.get)
         try:
             self._reading = diagnosing.open_reading(
-                self._task, files, self._redaction.text, self._budget
+                self._task, files, self._redaction.text, self._budget, knowing
             )
-            workshop = self._workshop(workspaces, files)
+            workshop = self._workshop(workspaces, files, knowing)
             parts = Parts(
                 evaluator=hooks.make_evaluator(self._config) or pool,
                 workshop=workshop,
@@ -193,7 +196,9 @@ class Evolution:
                 marks=marks,
                 calibrate=calibration.settle,
                 fault=self._keep_fault,
-                gather=diagnosing.gatherer(self._task, files, self._redaction.text),
+                gather=diagnosing.gatherer(
+                    self._task, files, self._redaction.text, knowing
+                ),
             )
             self._loop = Loop(parts, plan, limits)
             observer.follow(self._loop)
@@ -300,7 +305,9 @@ class Evolution:
 
     # -- parts -------------------------------------------------------------------------
 
-    def _workshop(self, root: Path, files: RunFiles) -> DirectoryWorkshop:
+    def _workshop(
+        self, root: Path, files: RunFiles, knowing: Knowing
+    ) -> DirectoryWorkshop:
         return DirectoryWorkshop(
             root,
             files.blobs,
@@ -311,6 +318,7 @@ class Evolution:
                 None if self._task.proposer_name == "search" else write_evidence
             ),
             user_check=lambda path: hooks.check_artifact(self._config, path),
+            remarks=None if self._task.proposer_name == "search" else knowing.copied,
         )
 
     def _keep_fault(self, key: ProposalKey, error: BaseException) -> str:
@@ -327,6 +335,9 @@ class Evolution:
                 f"{archive.folder}/{name}/traceback.txt"
             )
         return f"{said} (proposer/{name}/traceback.txt in the run directory)"
+
+    def _cases(self) -> Sequence[Case]:
+        return () if self._loop is None else self._loop.state.cases
 
     def _budget(self) -> Budget | None:
         return None if self._loop is None else self._loop.budget
