@@ -78,6 +78,9 @@ class Score:
     def __init__(self, item: pytest.Item) -> None:
         self._item = item
 
+    def __repr__(self) -> str:
+        return "evo_score"  # tracebacks show it
+
     def __call__(
         self, name: object, value: object = None, /, *, audit: bool = False
     ) -> None:
@@ -152,6 +155,9 @@ class Trace:
     def __init__(self, item: pytest.Item) -> None:
         self._item = item
 
+    def __repr__(self) -> str:
+        return "evo_trace"  # tracebacks show it
+
     def __call__(self, step: str, /, **data: object) -> None:
         """Record one step; values that are no plain data are recorded as their repr."""
         steps = notes_of(self._item).steps
@@ -167,6 +173,9 @@ class UsageRecorder:
 
     def __init__(self, item: pytest.Item) -> None:
         self._item = item
+
+    def __repr__(self) -> str:
+        return "evo_usage"  # tracebacks show it
 
     def __call__(
         self,

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 REDRAW = 0.1
 """Seconds between two drawings of the panel, at least."""
-CHANGED = 5.0
+CHANGED = 10.0
 """Seconds between two plain lines about a new iteration, at least."""
 HEARTBEAT = 60.0
 """Seconds after which a plain line comes although nothing changed."""
@@ -126,7 +126,9 @@ class LiveDisplay:
 
     def _is_due(self, state: ProgressState) -> bool:
         seen = self._written
-        if seen is None or seen.phase.split()[:1] != state.phase.split()[:1]:
+        if seen is None or _stage(seen.phase) != _stage(state.phase):
+            return True
+        if (state.best_val or 0.0) > (seen.best_val or 0.0):
             return True
         changed = (seen.iteration, seen.accepted) != (state.iteration, state.accepted)
         return self._clock() - self._at >= (CHANGED if changed else HEARTBEAT)
@@ -152,6 +154,12 @@ class LiveDisplay:
             )
             self._live.start()
         self._live.update(panel(self._state, self._projection), refresh=True)
+
+
+def _stage(phase: str) -> str:
+    """Validations come and go within the search; they are no news by themselves."""
+    first = phase.split()[0] if phase.split() else ""
+    return "search" if first == "validation" else first
 
 
 _MARKUP = {"dim": "light"}  # what pytest's terminal writer calls it

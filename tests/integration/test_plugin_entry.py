@@ -77,6 +77,19 @@ def test_fixtures_work_in_a_plain_run(project):
     assert 'name="evo.score.recall" value="0.5"' in (project.path / "x.xml").read_text()
 
 
+def test_tracebacks_name_the_fixtures_without_addresses(project):
+    project.makepyfile(
+        """
+        def test_all(evo_score, evo_trace, evo_usage):
+            assert False
+        """
+    )
+    result = project.runpytest()
+    wanted = "evo_score = evo_score, evo_trace = evo_trace, evo_usage = evo_usage"
+    result.stdout.fnmatch_lines([wanted])
+    assert "object at 0x" not in result.stdout.str()
+
+
 def test_mistakes_in_scores_and_usage_fail_the_test(project):
     project.makepyfile(
         """

@@ -54,13 +54,24 @@ def test_plain_log_gets_a_line_per_phase_at_once():
     ]
 
 
+def test_plain_log_tells_of_a_validation_only_where_it_finds_a_new_best():
+    log = Log()
+    display = log.display()
+    for number in range(20):
+        best = 0.5 if number < 7 else 0.75
+        for phase in ("search", "validation"):
+            display.update(replace(STATE, phase=phase, best_val=best))
+    assert [line.split(" |")[0] for line in log.lines] == ["search", "search"]
+    assert "best val 0.750" in log.lines[1]
+
+
 def test_plain_log_is_not_flooded_by_quick_iterations():
     log = Log()
     display = log.display()
     for number in range(1_000):
         log.time = number * 0.1
         display.update(replace(STATE, iteration=number))
-    assert 15 <= len(log.lines) <= 21
+    assert 8 <= len(log.lines) <= 11
 
 
 def test_plain_log_shows_life_where_nothing_changes():
