@@ -329,10 +329,26 @@ def _artifact_directory(rootdir: Path, view: RunView) -> Path:
 
 
 def _changed(view: RunView, now: Tree, candidate: CandidateId) -> ArtifactProblem:
-    names = [path for path, _ in changes(tree_of(view, START), now)]
+    nearest, names = _nearest(view, now)
     shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" * (len(names) > 5))
+    since = f"run {view.info.id} began"
+    if nearest != START:
+        since = f"{nearest} of run {view.info.id} was applied"
     return ArtifactProblem(
-        f"{view.info.artifact} has changed since run {view.info.id} began ({shown}). "
+        f"{view.info.artifact} has changed since {since} ({shown}). "
         f"Nothing was written. Commit or undo those changes, or overwrite them with: "
         f"pytest-evo apply {view.info.id} {candidate} --force"
     )
+
+
+def _nearest(view: RunView, now: Tree) -> tuple[CandidateId, list[str]]:
+    """The candidate that the fewest paths tell from a tree, the start first; these."""
+    found: tuple[CandidateId, list[str]] | None = None
+    for name in dict.fromkeys((START, view.winner, *view.candidates)):
+        try:
+            paths = [path for path, _ in changes(tree_of(view, name), now)]
+        except RunDirectoryProblem:
+            continue  # its files are lost, so nobody applied it just now
+        if found is None or len(paths) < len(found[1]):
+            found = name, paths
+    return found or (START, [entry.path for entry in now.entries])

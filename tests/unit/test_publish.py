@@ -17,6 +17,7 @@ from pytest_evo.errors import ArtifactProblem
 from pytest_evo.errors import RunDirectoryProblem
 from pytest_evo.errors import UsageProblem
 from pytest_evo.events import CandidateRecorded
+from pytest_evo.models import START
 from pytest_evo.models import Status
 from pytest_evo.publish import apply_candidate
 from pytest_evo.publish import candidate_diff
@@ -204,6 +205,19 @@ def test_apply_never_writes_outside_the_project(tmp_path, artifact):
     with pytest.raises(ArtifactProblem, match="not a directory inside"):
         apply_candidate(view, tmp_path / "p", "c0001", force=True)
     assert sorted(everything(tmp_path / "other")) == ["prompt.md", "tool.sh"]
+
+
+def test_apply_names_what_was_changed_since_the_last_apply(tmp_path):
+    view = load_run(record_run(tmp_path))
+    apply_candidate(view, tmp_path, "c0001")
+    (tmp_path / "prompts/tool.sh").write_text("echo by hand\n")
+    told = r"since c0001 of run \S+ was applied \(tool\.sh\)"
+    with pytest.raises(ArtifactProblem, match=told):
+        apply_candidate(view, tmp_path, "c0002")
+    apply_candidate(view, tmp_path, START, force=True)
+    (tmp_path / "prompts/tool.sh").write_text("echo by hand\n")
+    with pytest.raises(ArtifactProblem, match=r"since run \S+ began \(tool\.sh\)"):
+        apply_candidate(view, tmp_path, "c0002")
 
 
 def test_diff_of_a_candidate_is_a_patch_from_the_start(tmp_path):
