@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import fsum
 
+from pytest_evo import means
 from pytest_evo.engine import statistics
 from pytest_evo.models import Decision
 from pytest_evo.models import EPSILON
@@ -94,8 +95,7 @@ class SumDelta:
         mean, total = _effect(comparison)
         rise = mean * total
         perfect = all(
-            statistics.mean(scores) >= 1 - EPSILON
-            for scores in comparison.child.values()
+            means.mean(scores) >= 1 - EPSILON for scores in comparison.child.values()
         )
         needed = max(EPSILON, self._delta)
         clears = rise > EPSILON and rise >= self._delta - EPSILON
@@ -135,7 +135,7 @@ def _effect(comparison: Comparison) -> tuple[float, float]:
     for case, before in comparison.parent.items():
         weight = comparison.weights.get(case, 1.0)
         after = comparison.child[case]
-        terms.append(weight * (statistics.mean(after) - statistics.mean(before)))
+        terms.append(weight * (means.mean(after) - means.mean(before)))
         total += weight
     if total <= 0:  # nothing that weighs anything: no evidence either way
         return 0.0, 1.0

@@ -16,8 +16,8 @@ from pytest_evo.engine.scoring import scores_by_case
 from pytest_evo.engine.setup import Setup
 from pytest_evo.engine.state import Snapshot
 from pytest_evo.engine.statistics import make_claim
-from pytest_evo.engine.statistics import weighted_mean
 from pytest_evo.events import FinalMeasured
+from pytest_evo.means import weighted_mean
 from pytest_evo.models import Candidate
 from pytest_evo.models import Case
 from pytest_evo.models import CaseId

@@ -27,7 +27,6 @@ from pytest_evo.engine.proposing import Proposing
 from pytest_evo.engine.scopelog import ScopeLog
 from pytest_evo.engine.scoring import means
 from pytest_evo.engine.scoring import scores_by_case
-from pytest_evo.engine.scoring import weighted_mean
 from pytest_evo.engine.setup import Setup
 from pytest_evo.engine.softstop import SoftStop
 from pytest_evo.engine.state import BUDGET
@@ -40,6 +39,7 @@ from pytest_evo.engine.trial import Trial
 from pytest_evo.engine.validation import can_enter
 from pytest_evo.errors import ProposerExhausted
 from pytest_evo.events import DiagnosesMade
+from pytest_evo.means import mean_of
 from pytest_evo.models import Candidate
 from pytest_evo.models import Case
 from pytest_evo.models import Member
@@ -151,7 +151,7 @@ class Iteration:
             arm,
             attempts=self._depth + 1,
         )
-        mean = weighted_mean(means(run.scores), batch)
+        mean = mean_of(means(run.scores), batch)
         root = Node(parent.candidate, run.rollouts, (), mean)
         nodes = [await self._diagnosed(root, [], 0)]
         base: Node | None = nodes[0]

@@ -22,7 +22,6 @@ from pytest_evo.engine.parts import Plan
 from pytest_evo.engine.recording import as_rollout
 from pytest_evo.engine.recording import candidate_record
 from pytest_evo.engine.scopelog import ScopeLog
-from pytest_evo.engine.scoring import weighted_mean
 from pytest_evo.engine.setup import check_budget
 from pytest_evo.engine.setup import make_setup
 from pytest_evo.engine.setup import Setup
@@ -46,6 +45,7 @@ from pytest_evo.events import IterationClosed
 from pytest_evo.events import ProposalMade
 from pytest_evo.events import RolloutRecorded
 from pytest_evo.events import RunStopped
+from pytest_evo.means import mean_of
 from pytest_evo.models import Candidate
 from pytest_evo.models import CaseId
 from pytest_evo.models import Member
@@ -321,7 +321,7 @@ class Loop:
 
     def _select(self, result: Result) -> tuple[Member, ...]:
         assert result.child is not None
-        mean = weighted_mean(result.val, self.state.of_split(Split.VAL)) or 0.0
+        mean = mean_of(result.val, self.state.of_split(Split.VAL)) or 0.0
         child = Member(result.child, result.val, mean)
         members = [*oldest_first(self.state.population), child]
         return self._parts.strategy.survivors.select(members)

@@ -13,9 +13,9 @@ from pytest_evo.engine.recording import as_rollout
 from pytest_evo.engine.scopelog import ScopeLog
 from pytest_evo.engine.scoring import means
 from pytest_evo.engine.scoring import scores_by_case
-from pytest_evo.engine.scoring import weighted_mean
 from pytest_evo.engine.setup import Setup
 from pytest_evo.engine.state import Snapshot
+from pytest_evo.means import mean_of
 from pytest_evo.models import Candidate
 from pytest_evo.models import Case
 from pytest_evo.models import CaseId
@@ -148,7 +148,7 @@ def is_perfect(vector: Mapping[CaseId, float], cases: Sequence[Case]) -> bool:
 
 def batch_mean(rollouts: Iterable[Rollout], batch: Sequence[Case]) -> float | None:
     """The weighted batch mean over the cases that were scored."""
-    return weighted_mean(means(scores_by_case(rollouts)), batch)
+    return mean_of(means(scores_by_case(rollouts)), batch)
 
 
 def unscored(rollouts: Iterable[Rollout]) -> list[str]:

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pytest_evo.engine import statistics
-from pytest_evo.models import Case
 from pytest_evo.models import CaseId
 from pytest_evo.models import COPY_CHANGED
 from pytest_evo.models import Outcome
@@ -62,11 +61,3 @@ def scores_by_case(rollouts: Iterable[Rollout]) -> dict[CaseId, tuple[float, ...
 def means(scores: Mapping[CaseId, Sequence[float]]) -> dict[CaseId, float]:
     """The mean over the repeats of each case."""
     return statistics.case_means(scores)
-
-
-def weighted_mean(
-    vector: Mapping[CaseId, float], cases: Iterable[Case]
-) -> float | None:
-    """The mean over the cases that have a score, by their weights; None if none has."""
-    weights = {case.id: case.weight for case in cases if case.id in vector}
-    return statistics.weighted_mean({case: vector[case] for case in weights}, weights)

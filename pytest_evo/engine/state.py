@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import overload
 
 from pytest_evo.engine.scoring import means
-from pytest_evo.engine.scoring import weighted_mean
 from pytest_evo.events import AcceptanceDecided
 from pytest_evo.events import CandidateRecorded
 from pytest_evo.events import CasesFrozen
@@ -18,6 +17,7 @@ from pytest_evo.events import IterationClosed
 from pytest_evo.events import NoiseMeasured
 from pytest_evo.events import ProposalMade
 from pytest_evo.events import RolloutRecorded
+from pytest_evo.means import mean_of
 from pytest_evo.models import Attempt
 from pytest_evo.models import Candidate
 from pytest_evo.models import CandidateId
@@ -209,7 +209,7 @@ class State:
             for case in self.of_split(Split.VAL)
             if (value := means(own).get(case.id)) is not None
         }
-        mean = weighted_mean(vector, self.of_split(Split.VAL)) or 0.0
+        mean = mean_of(vector, self.of_split(Split.VAL)) or 0.0
         self.population = (Member(as_candidate(start), vector, mean),)
         self._learn(start.tree, own, {})
         self._prune()
@@ -246,7 +246,7 @@ class State:
         members = {member.candidate.id: member for member in self.population}
         if closed.child is not None and closed.val:
             child = self.candidates[closed.child]
-            mean = weighted_mean(closed.val, self.of_split(Split.VAL)) or 0.0
+            mean = mean_of(closed.val, self.of_split(Split.VAL)) or 0.0
             members[child.id] = Member(child, closed.val, mean)
             inherited = self._believed.get(parent.tree, {})
             self._learn(child.tree, scores.get(child.tree, {}), inherited)

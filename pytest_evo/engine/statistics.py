@@ -16,6 +16,8 @@ from statistics import NormalDist
 from typing import Literal
 
 from pytest_evo.events import NoiseMeasured
+from pytest_evo.means import mean
+from pytest_evo.means import weighted_mean
 from pytest_evo.models import Case
 from pytest_evo.models import CaseId
 from pytest_evo.models import Claim
@@ -33,25 +35,6 @@ _LARGEST_VARIANCE = 0.25  # of a score in [0, 1]: a fair coin
 
 
 # -- means and variances -----------------------------------------------------------
-
-
-def mean(values: Sequence[float]) -> float:
-    """The plain mean of at least one value, exactly rounded."""
-    return fsum(values) / len(values)
-
-
-def weighted_mean(
-    scores: ScoreVector, weights: Mapping[CaseId, float] | None = None
-) -> float | None:
-    """The mean of a score vector; None where nothing has a weight.
-
-    A case that ``weights`` does not name weighs 1.
-    """
-    known = weights or {}
-    total = fsum(known.get(case, 1.0) for case in scores)
-    if total <= 0:
-        return None
-    return fsum(known.get(case, 1.0) * score for case, score in scores.items()) / total
 
 
 def case_means(repeats: Mapping[CaseId, Sequence[float]]) -> dict[CaseId, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytest_evo.engine import statistics
+from pytest_evo.means import weighted_mean
 from pytest_evo.models import Candidate
 from pytest_evo.models import Case
 from pytest_evo.models import Member
@@ -70,7 +70,7 @@ def can_enter(
         selection: decides who stays.
     """
     hoped = {case.id: known.get(case.id, 1.0) for case in val}
-    mean = statistics.weighted_mean(hoped, {case.id: case.weight for case in val})
+    mean = weighted_mean(hoped, {case.id: case.weight for case in val})
     guess = Member(child, hoped, mean or 0.0)
     survivors = selection.select([*members, guess])
     return any(member.candidate.id == child.id for member in survivors)

@@ -9,9 +9,9 @@ import math
 from collections.abc import Iterable
 from collections.abc import Iterator
 
+from pytest_evo.means import mean_of
 from pytest_evo.models import START
 from pytest_evo.models import Status
-from pytest_evo.reports.model import mean_score
 from pytest_evo.reports.model import RunReport
 from pytest_evo.reports.model import scores
 from pytest_evo.reports.text import visible
@@ -78,7 +78,7 @@ def _scores(run: RunReport) -> Iterator[Sample]:
         own = scores(run, candidate)
         for split in dict.fromkeys(case.split for case in run.cases):
             cases = [case for case in run.cases if case.split is split]
-            mean = mean_score(cases, own)
+            mean = mean_of(own, cases)
             if mean is not None and all(case.id in own for case in cases):
                 yield {"split": split.value, "artifact": artifact}, mean
 

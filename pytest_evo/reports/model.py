@@ -19,10 +19,13 @@ from pytest_evo.events import NoiseMeasured
 from pytest_evo.events import RolloutRecorded
 from pytest_evo.events import RunStopped
 from pytest_evo.events import winner_of
+from pytest_evo.means import mean_of
 from pytest_evo.models import CandidateId
 from pytest_evo.models import Case
 from pytest_evo.models import CaseId
 from pytest_evo.models import Detail
+from pytest_evo.models import Diagnosis
+from pytest_evo.models import Kind
 from pytest_evo.models import Outcome
 from pytest_evo.models import Purpose
 from pytest_evo.models import Split
@@ -33,6 +36,10 @@ from pytest_evo.models import Usage
 
 def _no_detail(_: RolloutRecorded) -> Detail:
     return Detail()
+
+
+def _prose(_: str) -> Kind:
+    return Kind.PROSE
 
 
 @dataclass(slots=True)
@@ -68,6 +75,8 @@ class RunReport:
     diff: str = ""  # the winner against the start, unified
     detail: Callable[[RolloutRecorded], Detail] = _no_detail
     left_out: tuple[tuple[CaseId, str], ...] = ()  # no score at the baseline, and why
+    diagnoses: Mapping[CandidateId, Sequence[Diagnosis]] = field(default_factory=dict)
+    kind: Callable[[str], Kind] = _prose  # of a file of the artifact
     memo: _Memo = field(default_factory=_Memo, init=False, repr=False, compare=False)
 
     @property
@@ -118,15 +127,6 @@ class Standing:
     usd: float | None
     val_gain: float | None  # over the start
     parent_gain: float | None  # over its parent, on the cases that both ran
-
-
-def mean_score(cases: Iterable[Case], scores: Mapping[CaseId, float]) -> float | None:
-    """The weighted mean over the cases that have a score."""
-    have = [(case.weight, scores[case.id]) for case in cases if case.id in scores]
-    total = math.fsum(weight for weight, _ in have)
-    if not total:
-        return None
-    return math.fsum(weight * score for weight, score in have) / total
 
 
 def last_attempts(
@@ -252,12 +252,12 @@ def standing(run: RunReport, record: CandidateRecorded) -> Standing:
     prices = [r.usage.usd for r in ran]
     val, start_val = (_whole(run, Split.VAL, vector) for vector in (own, start))
     both = [case for case in cases if case.id in parent]
-    mean, parent_mean = mean_score(both, own), mean_score(both, parent)
+    mean, parent_mean = mean_of(own, both), mean_of(parent, both)
     return Standing(
         record=record,
         val=val,
         test=_whole(run, Split.TEST, own),
-        train=mean_score(train, own),
+        train=mean_of(own, train),
         train_cases=len(train),
         rollouts=len(ran),
         seconds=math.fsum(r.seconds for r in ran if math.isfinite(r.seconds)),
@@ -275,7 +275,7 @@ def _whole(
     cases = [case for case in _known_cases(run, vector) if case.split is split]
     if not cases or len(cases) < run.memo.sizes[split]:
         return None
-    return mean_score(cases, vector)
+    return mean_of(vector, cases)
 
 
 def _known_cases(run: RunReport, vector: Mapping[CaseId, float]) -> list[Case]:

@@ -29,6 +29,7 @@ from pytest_evo.events import RolloutRecorded
 from pytest_evo.events import RunResumed
 from pytest_evo.events import RunStopped
 from pytest_evo.events import winner_of
+from pytest_evo.means import weighted_mean
 from pytest_evo.models import CandidateId
 from pytest_evo.models import Case
 from pytest_evo.models import CaseId
@@ -105,10 +106,7 @@ class RunView:
         """The weighted mean over the cases of a split; None where none was scored."""
         scores = self.scores(candidate, split)
         weights = {case.id: case.weight for case in self.cases}
-        total = sum(weights.get(case, 1.0) for case in scores)
-        if not total:
-            return None
-        return sum(weights.get(c, 1.0) * s for c, s in scores.items()) / total
+        return weighted_mean(scores, weights)
 
     def means(self, split: Split) -> dict[CandidateId, float]:
         """The mean of every candidate that was scored on *all* cases of a split."""

@@ -27,12 +27,6 @@ def case(name="a", **more):
     return Case(name, Split.TRAIN, **more)
 
 
-def test_weighted_mean_counts_weights_and_ignores_weightless_vectors():
-    assert statistics.weighted_mean({"a": 1.0, "b": 0.0}, {"a": 3.0}) == 0.75
-    assert statistics.weighted_mean({"a": 1.0}, {"a": 0.0}) is None
-    assert statistics.weighted_mean({}) is None
-
-
 @unhurried
 @given(st.floats(0.5, 60), st.floats(0.5, 60), st.floats(0, 1))
 def test_incomplete_beta_agrees_with_scipy(a, b, x):
