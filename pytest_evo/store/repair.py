@@ -17,11 +17,11 @@ from pytest_evo.store.recovery import JOURNAL
 from pytest_evo.store.recovery import note_files
 from pytest_evo.store.recovery import sound_lines
 from pytest_evo.store.run_directory import find_run
-from pytest_evo.store.run_directory import read_info
-from pytest_evo.store.run_directory import RUN_FILE
-from pytest_evo.store.run_directory import SAVED
-from pytest_evo.store.run_directory import validated
-from pytest_evo.store.run_directory import write_info
+from pytest_evo.store.run_info import read_info
+from pytest_evo.store.run_info import RUN_FILE
+from pytest_evo.store.run_info import SAVED
+from pytest_evo.store.run_info import validated
+from pytest_evo.store.run_info import write_info
 
 
 @dataclass(frozen=True, slots=True)

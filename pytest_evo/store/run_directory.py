@@ -1,4 +1,4 @@
-"""Where runs are kept, and what is known of each before its first rollout."""
+"""Where runs are kept: new ones are made there, old ones found."""
 
 from __future__ import annotations
 
@@ -20,25 +20,21 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from pydantic import BaseModel
-from pydantic import ConfigDict
-from pydantic import JsonValue
-from pydantic import ValidationError
-
 from pytest_evo.errors import RunDirectoryProblem
 from pytest_evo.store.blobs import DirectoryBlobs
 from pytest_evo.store.disk import beginning
 from pytest_evo.store.disk import write_atomic
 from pytest_evo.store.lock import RunLock
 from pytest_evo.store.recovery import OPEN
+from pytest_evo.store.run_info import Project
+from pytest_evo.store.run_info import read_info
+from pytest_evo.store.run_info import RunInfo
+from pytest_evo.store.run_info import write_info
 from pytest_evo.store.trees import TreeFiles
 
-SCHEMA_VERSION = 1
 RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{4}")
-RUN_FILE = "run.json"
 _STAMP = "%Y%m%d-%H%M%S"
 
-SAVED = "run.saved"  # the same, in case run.json is destroyed
 _LEAST_FREE = 1_000_000  # bytes without which no run is begun
 _SECRET = re.compile(
     r"(?i)(api_?key|access_?key|private_?key|secret|passw|credential|authoriz|_token$"
@@ -58,33 +54,6 @@ Signature: 8a477f597d28d172789f06886806bc55
 # This file says that this directory can be left out of backups.
 # See https://bford.info/cachedir/
 """
-
-
-class Project(BaseModel):
-    """Which project a run belongs to."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: str
-    id: str
-
-
-class RunInfo(BaseModel):
-    """What ``run.json`` says: all that is known before the first rollout."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    schema_version: int = SCHEMA_VERSION
-    package_version: str
-    id: str
-    project: Project
-    seed: int
-    settings: dict[str, JsonValue]
-    artifact: str  # relative to the rootdir, POSIX
-    start_tree: str | None = None  # until the artifact has been read
-    created: datetime
-    python: str
-    pytest: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,59 +232,6 @@ def run_ids(root: Path) -> list[str]:
     return sorted(p.name for p in runs.iterdir() if RUN_ID.fullmatch(p.name))
 
 
-def read_info(path: Path) -> RunInfo:
-    """Read the ``run.json`` of a run directory.
-
-    Raises:
-        RunDirectoryProblem: it is missing, damaged or of a newer version.
-    """
-    file = path / RUN_FILE
-    try:
-        raw = json.loads(file.read_bytes())
-    except FileNotFoundError as error:
-        raise RunDirectoryProblem(
-            f"{path} is no run directory, or lost its {RUN_FILE}. To bring it back "
-            f"from its copy, type: pytest-evo repair {path.name}"
-        ) from error
-    except OSError as error:
-        raise RunDirectoryProblem(
-            f"cannot read {file}: {error.strerror}. Make it readable for you"
-        ) from error
-    except ValueError as error:
-        raise _broken_info(file, str(error)) from error
-    return validated(file, raw)
-
-
-def validated(file: Path, raw: object) -> RunInfo:
-    """Check the content of a ``run.json``.
-
-    Raises:
-        RunDirectoryProblem: it is damaged or of a newer version.
-    """
-    if not isinstance(raw, dict):
-        raise _broken_info(file, "it holds no object")
-    version = raw.get("schema_version")
-    if isinstance(version, int) and version > SCHEMA_VERSION:
-        raise RunDirectoryProblem(
-            f"{file} was written by pytest-evo {raw.get('package_version')} in form "
-            f"{version}; this version reads up to form {SCHEMA_VERSION}. Update with: "
-            "pip install -U pytest-evo"
-        )
-    try:
-        return RunInfo.model_validate_json(json.dumps(raw))
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise _broken_info(file, f"field {where!r}: {first['msg']}") from error
-
-
-def _broken_info(file: Path, why: str) -> RunDirectoryProblem:
-    return RunDirectoryProblem(
-        f"{file} is damaged ({why}). The journal beside it is not concerned. To bring "
-        f"{file.name} back from its copy, type: pytest-evo repair {file.parent.name}"
-    )
-
-
 def _last(root: Path, ids: list[str], project: Project | None) -> RunDirectory:
     for name in reversed(ids):
         info = read_info(root / "runs" / name)
@@ -395,17 +311,6 @@ def _make_root(root: Path) -> Path:
             raise
     runs.mkdir(exist_ok=True)
     return runs
-
-
-def write_info(path: Path, info: RunInfo) -> None:
-    """Write ``run.json`` and its copy, each at once.
-
-    Raises:
-        RunDirectoryProblem: the disk refuses.
-    """
-    data = info.model_dump_json(indent=2).encode() + b"\n"
-    write_atomic(path / SAVED, data)
-    write_atomic(path / RUN_FILE, data)
 
 
 def _without_secrets(value: Any) -> Any:

@@ -50,8 +50,8 @@ from pytest_evo.store.recovery import open_scopes
 from pytest_evo.store.recovery import scan_journal
 from pytest_evo.store.recovery import sound_lines
 from pytest_evo.store.rollouts import RolloutFiles
-from pytest_evo.store.run_directory import read_info
-from pytest_evo.store.run_directory import RunInfo
+from pytest_evo.store.run_info import read_info
+from pytest_evo.store.run_info import RunInfo
 from pytest_evo.store.trees import TreeFiles
 
 

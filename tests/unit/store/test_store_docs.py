@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 
 from pytest_evo.events import Event
-from pytest_evo.store.run_directory import RunInfo
+from pytest_evo.store.run_info import RunInfo
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "run-directory.md"
 

@@ -27,10 +27,10 @@ from pytest_evo.store.run_directory import identify
 from pytest_evo.store.run_directory import new_run_id
 from pytest_evo.store.run_directory import NewRun
 from pytest_evo.store.run_directory import open_existing
-from pytest_evo.store.run_directory import Project
 from pytest_evo.store.run_directory import RUN_ID
 from pytest_evo.store.run_directory import run_ids
 from pytest_evo.store.run_directory import RunDirectory
+from pytest_evo.store.run_info import Project
 from pytest_evo.testing.journal_contract import rollout
 
 NOW = datetime(2026, 11, 29, 15, 30, 12, tzinfo=UTC)
@@ -188,7 +188,8 @@ def test_read_only_place_is_refused(tmp_path: Path) -> None:
 def test_many_controllers_can_create_at_once(tmp_path: Path) -> None:
     script = (
         "import datetime, pathlib, random, sys\n"
-        "from pytest_evo.store.run_directory import create, NewRun, Project\n"
+        "from pytest_evo.store.run_directory import create, NewRun\n"
+        "from pytest_evo.store.run_info import Project\n"
         "new = NewRun(Project(name='a', id='b'), '0', 0, {}, 'p', '3', '9')\n"
         "now = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)\n"
         "print(create(pathlib.Path(sys.argv[1]), new, now, random.Random()).id)\n"

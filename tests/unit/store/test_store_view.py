@@ -34,8 +34,8 @@ from pytest_evo.store.journal import FileJournal
 from pytest_evo.store.rollouts import RolloutFiles
 from pytest_evo.store.run_directory import create
 from pytest_evo.store.run_directory import NewRun
-from pytest_evo.store.run_directory import Project
 from pytest_evo.store.run_directory import RunDirectory
+from pytest_evo.store.run_info import Project
 from pytest_evo.store.view import load_run
 from pytest_evo.testing.journal_contract import rollout
 from pytest_evo.testing.journal_contract import started
