@@ -37,6 +37,7 @@ $(VENV)/.example: $(STAMP) example_projects/retrieval/requirements.txt
 demo: $(VENV)/.example
 	cd example_projects/retrieval && \
 	  $(abspath $(BIN))/pytest --evolve --budget-rollouts=$(DEMO_ROLLOUTS) -n $(WORKERS)
+	@echo "from here, next: cd example_projects/retrieval && $(abspath $(BIN))/pytest-evo apply last"
 
 DEMO_ROLLOUTS ?= 5000
 

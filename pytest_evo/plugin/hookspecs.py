@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from pytest_evo.engine.parts import Strategy
     from pytest_evo.models import Candidate
     from pytest_evo.models import Node
     from pytest_evo.models import Rollout
@@ -39,8 +40,8 @@ def pytest_evo_make_evaluator(config: pytest.Config) -> Evaluator | None:
 
     Example::
 
-    def pytest_evo_make_evaluator(config):
-        return ClusterEvaluator(config.rootpath)
+        def pytest_evo_make_evaluator(config):
+            return ClusterEvaluator(config.rootpath)
     """
 
 
@@ -50,19 +51,19 @@ def pytest_evo_make_diagnoser(config: pytest.Config, name: str) -> Diagnoser | N
 
     Example::
 
-    def pytest_evo_make_diagnoser(name):
-        return FirstFailure() if name == "first-failure" else None
+        def pytest_evo_make_diagnoser(name):
+            return FirstFailure() if name == "first-failure" else None
     """
 
 
 @pytest.hookspec(firstresult=True)
-def pytest_evo_make_strategy(config: pytest.Config, name: str) -> object | None:
+def pytest_evo_make_strategy(config: pytest.Config, name: str) -> Strategy | None:
     """Make the strategy that ``--evo-strategy`` names. Called in the controller.
 
     Example::
 
-    def pytest_evo_make_strategy(name):
-        return greedy() if name == "greedy" else None
+        def pytest_evo_make_strategy(name):
+            return greedy() if name == "greedy" else None
     """
 
 
@@ -116,8 +117,8 @@ def pytest_evo_candidate_created(config: pytest.Config, candidate: Candidate) ->
 
     Example::
 
-    def pytest_evo_candidate_created(candidate):
-        log.info("%s: %s", candidate.id, [e.reason for e in candidate.changelog])
+        def pytest_evo_candidate_created(candidate):
+            log.info("%s: %s", candidate.id, [e.reason for e in candidate.changelog])
     """
 
 
@@ -129,8 +130,8 @@ def pytest_evo_candidate_evaluated(
 
     Example::
 
-    def pytest_evo_candidate_evaluated(candidate, rollouts):
-        tracker.log({"candidate": candidate.id, "rollouts": len(rollouts)})
+        def pytest_evo_candidate_evaluated(candidate, rollouts):
+            tracker.log({"candidate": candidate.id, "rollouts": len(rollouts)})
     """
 
 
@@ -142,8 +143,8 @@ def pytest_evo_chain_finished(
 
     Example::
 
-    def pytest_evo_chain_finished(nodes, accepted):
-        log.info("%d nodes, accepted: %s", len(nodes), accepted)
+        def pytest_evo_chain_finished(nodes, accepted):
+            log.info("%d nodes, accepted: %s", len(nodes), accepted)
     """
 
 

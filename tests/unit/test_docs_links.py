@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+LINK = re.compile(r"\]\(([^)#\s]*)(#[^)\s]*)?\)")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_between_pages_lead_somewhere(page):
+    links = LINK.findall(re.sub(r"(?s)```.*?```", "", page.read_text()))
+    targets = [page.parent / path for path, _ in links if path and ":" not in path]
+    assert [str(path) for path in targets if not path.exists()] == []
+
+
+def test_every_page_can_be_reached_from_the_overview():
+    overview = (ROOT / "docs/README.md").read_text()
+    folders = ("explanation", "how-to", "reference", "tutorials")
+    pages = [path for name in folders for path in (ROOT / "docs" / name).glob("*.md")]
+    names = [path.relative_to(ROOT / "docs").as_posix() for path in pages]
+    assert [name for name in names if f"]({name})" not in overview] == []
