@@ -60,6 +60,7 @@ from pytest_evo.reports.ending import warning_lines
 from pytest_evo.reports.ending import worse_lines
 from pytest_evo.reports.model import RunReport
 from pytest_evo.reports.text import visible
+from pytest_evo.reports.tiers import tier_lines
 from pytest_evo.settings import load_settings
 from pytest_evo.settings import Settings
 from pytest_evo.store.repair import repair
@@ -235,6 +236,7 @@ def _show(options: argparse.Namespace) -> int:
         claim_lines(run),
         worse_lines(run),
         warning_lines(run),
+        tier_lines(run),
         cost_lines(run),
         _iterations(run, rows),
         stop_lines(run),

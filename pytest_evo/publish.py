@@ -12,6 +12,8 @@ import re
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,13 +24,18 @@ from pytest_evo.artifact.apply import apply_tree
 from pytest_evo.artifact.blobs import MemoryBlobs
 from pytest_evo.artifact.patches import changes
 from pytest_evo.artifact.patches import diff
+from pytest_evo.artifact.schema import kind_of
 from pytest_evo.artifact.trees import snapshot
 from pytest_evo.errors import ArtifactProblem
 from pytest_evo.errors import RunDirectoryProblem
 from pytest_evo.errors import UsageProblem
 from pytest_evo.events import RolloutRecorded
+from pytest_evo.models import ArtifactSchema
 from pytest_evo.models import CandidateId
 from pytest_evo.models import Detail
+from pytest_evo.models import Diagnosis
+from pytest_evo.models import FileRule
+from pytest_evo.models import Kind
 from pytest_evo.models import START
 from pytest_evo.models import Status
 from pytest_evo.models import Tree
@@ -89,7 +96,28 @@ def run_report(view: RunView) -> RunReport:
         diff=_winner_diff(view),
         detail=partial(_detail, view),
         left_out=view.excluded,
+        diagnoses=_diagnoses(view),
+        kind=partial(kind_of, _kinds(view)),
     )
+
+
+def _diagnoses(view: RunView) -> Mapping[CandidateId, Sequence[Diagnosis]]:
+    found: dict[CandidateId, list[Diagnosis]] = {}
+    for made in view.diagnoses:
+        found.setdefault(made.candidate, []).extend(made.diagnoses)
+    return found
+
+
+def _kinds(view: RunView) -> ArtifactSchema:
+    """What the run's settings say of files; a run of an older version says nothing."""
+    declared = view.info.settings.get("file")
+    rows = declared if isinstance(declared, list) else []
+    rules = tuple(
+        FileRule(path=str(row["path"]), kind=Kind(str(row["kind"])))
+        for row in rows
+        if isinstance(row, dict) and "path" in row and row.get("kind") in list(Kind)
+    )
+    return ArtifactSchema(view.info.artifact, rules)
 
 
 def candidate_diff(

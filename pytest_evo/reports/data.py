@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pytest_evo.reports.model import RunReport
 from pytest_evo.reports.model import Standing
 from pytest_evo.reports.model import standings
+from pytest_evo.reports.tiers import sinkings
 
 
 def run_data(run: RunReport) -> dict[str, object]:
@@ -25,6 +26,7 @@ def run_data(run: RunReport) -> dict[str, object]:
         "left_out": dict(run.left_out),
         "candidates": [_candidate(one) for one in standings(run)],
         "iterations": [asdict(closed) for closed in run.iterations],
+        "bypassed": [asdict(one) for one in sinkings(run)],
         "rollouts": dict(run.spent),
         "usage": {role: asdict(usage) for role, usage in run.usage.items()},
         "stop": None if stop is None else asdict(stop),

@@ -24,6 +24,7 @@ from pytest_evo.reports.model import standings
 from pytest_evo.reports.text import code
 from pytest_evo.reports.text import fence
 from pytest_evo.reports.text import plain
+from pytest_evo.reports.tiers import tier_section
 
 MAX_DIFF = 24_000
 SHOWN_CANDIDATES = 10
@@ -40,6 +41,7 @@ def summary_markdown(run: RunReport, run_argument: str = "last") -> str:
         _claim(run),
         _warnings(run),
         _changes(run),
+        tier_section(run),
         _table(run),
         _worse(run),
         _diff(run),

@@ -65,7 +65,8 @@ def test_lines_of_a_value_are_found_alone() -> None:
 
 
 def test_escaped_line_ends_are_no_part_of_a_word() -> None:
-    assert hide("one line and\nnext line too", r"'one line and\nnext line too'") == "'#'"
+    printed = r"'one line and\nnext line too'"
+    assert hide("one line and\nnext line too", printed) == "'#'"
 
 
 @given(SENTENCES, SENTENCES, SENTENCES)
