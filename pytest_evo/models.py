@@ -353,15 +353,11 @@ class ChangelogEntry:
 
 
 class Status(StrEnum):
-    """What became of a candidate when its iteration closed.
-
-    ``accepted``: it was accepted and entered the population. ``unproven``: it was
-    accepted on the batch, and the val split did not let it in.
-    """
+    """What became of a candidate when its iteration closed."""
 
     START = "start"
-    ACCEPTED = "accepted"
-    UNPROVEN = "unproven"
+    ACCEPTED = "accepted"  # and entered the population
+    UNPROVEN = "unproven"  # accepted on the batch, and val did not let it in
     REJECTED = "rejected"
     INCOMPLETE = "incomplete"
     DUPLICATE = "duplicate"
@@ -482,11 +478,3 @@ class Claim:
     worse: tuple[CaseId, ...] = ()
     better: tuple[CaseId, ...] = ()
     audit: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-
-    @property
-    def is_gain(self) -> bool:
-        """Whether the winner is better by more than noise, as far as can be told.
-
-        In-sample the interval says nothing, so the difference alone counts.
-        """
-        return self.difference > 0 if self.in_sample else self.low > 0

@@ -61,6 +61,7 @@ from pytest_evo.protocols import ProposalKey
 from pytest_evo.publish import apply_candidate
 from pytest_evo.publish import publish
 from pytest_evo.reports.console import Line
+from pytest_evo.reports.ending import is_gain
 from pytest_evo.reports.model import RunReport
 from pytest_evo.settings import Settings
 from pytest_evo.store.disk import failed
@@ -404,7 +405,7 @@ def _has_gain(end: RunEnd) -> bool:
     """Whether something better was found, and it is no noise where that was tested."""
     if end.winner.candidate.id == START or end.final is None:
         return False
-    return end.final.claim.is_gain
+    return is_gain(end.final.claim)
 
 
 def strategy_of(config: pytest.Config, settings: Settings) -> Strategy:

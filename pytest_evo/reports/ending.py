@@ -108,6 +108,14 @@ def claim_text(claim: Claim) -> str:
     )
 
 
+def is_gain(claim: Claim) -> bool:
+    """Whether the winner is better by more than noise, as far as can be told.
+
+    In-sample the interval says nothing, so the difference alone counts.
+    """
+    return claim.difference > 0 if claim.in_sample else claim.low > 0
+
+
 def short_claim(claim: Claim) -> str:
     """The claim for a list of runs."""
     label = ", in-sample" if claim.in_sample else ""

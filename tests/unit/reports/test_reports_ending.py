@@ -19,6 +19,7 @@ from pytest_evo.models import Usage
 from pytest_evo.reports.ending import claim_lines
 from pytest_evo.reports.ending import cost_lines
 from pytest_evo.reports.ending import diff_lines
+from pytest_evo.reports.ending import is_gain
 from pytest_evo.reports.ending import Line
 from pytest_evo.reports.ending import lineage
 from pytest_evo.reports.ending import next_commands
@@ -53,7 +54,7 @@ def with_claim(run: RunReport, **changes) -> RunReport:
 )
 def test_gain_is_what_the_interval_puts_above_nothing(in_sample, difference, low, gain):
     claim = Claim(Split.TEST, in_sample, 9, 0.1, 0.3, difference, low, 0.5)
-    assert claim.is_gain is gain
+    assert is_gain(claim) is gain
 
 
 def test_table_is_aligned_and_marks_the_winner():
