@@ -152,6 +152,16 @@ def test_places_that_cannot_be_written_are_told_before_anything_starts(
     assert not (root / "evo-reports").exists()
 
 
+def test_gate_tells_before_it_starts_that_no_reports_can_be_written(
+    pytester: pytest.Pytester,
+) -> None:
+    root = make_project(pytester)
+    done = gate(root, "--evo-gate=baseline", "--evo-reports=/proc/evo", "-n", "2")
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert "no reports can be written into /proc/evo" in done.stderr
+    assert executed(root) == 0
+
+
 @pytest.mark.parametrize(
     ("more", "words"),
     [

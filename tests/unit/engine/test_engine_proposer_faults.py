@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 import pytest
 from engine_world import climb
 from engine_world import World
@@ -11,6 +13,7 @@ from pytest_evo.errors import ProposerProblem
 from pytest_evo.events import ProposalMade
 from pytest_evo.events import RunStopped
 from pytest_evo.protocols import ProposalRequest
+from pytest_evo.testing.doubles import Change
 
 
 def faults(world: World) -> list[ProposalMade]:
@@ -26,7 +29,7 @@ def faults(world: World) -> list[ProposalMade]:
 def test_proposer_that_always_raises_ends_the_run_as_a_problem(
     error: BaseException, slots: int
 ) -> None:
-    def edits(request: ProposalRequest):
+    def edits(request: ProposalRequest) -> NoReturn:
         raise error
 
     world = World(edits=edits, iterations=None, slots=slots)
@@ -42,7 +45,7 @@ def test_proposer_that_always_raises_ends_the_run_as_a_problem(
 
 
 def test_proposer_that_raises_until_a_budget_ends_is_a_problem_too() -> None:
-    def edits(request: ProposalRequest):
+    def edits(request: ProposalRequest) -> NoReturn:
         raise KeyError("oops")
 
     world = World(edits=edits, iterations=2)
@@ -50,15 +53,17 @@ def test_proposer_that_raises_until_a_budget_ends_is_a_problem_too() -> None:
         world.run()
 
 
-def test_proposer_that_gives_back_no_answer_ends_the_run_as_a_problem() -> None:
+def test_proposer_that_gives_back_no_answer_ends_the_run_as_a_problem(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world = World(iterations=2)
-    world.proposer.propose = lambda request: 7  # type: ignore[method-assign]
+    monkeypatch.setattr(world.proposer, "propose", lambda request: 7)
     with pytest.raises(ProposerProblem, match="returned int, not a Proposal"):
         world.run()
 
 
 def test_proposer_that_raises_now_and_then_does_not_end_the_run() -> None:
-    def edits(request: ProposalRequest):
+    def edits(request: ProposalRequest) -> Change:
         if request.iteration % 2:
             raise KeyError("oops")
         return climb(request)
@@ -77,7 +82,7 @@ def test_run_that_ends_by_refusals_says_the_last_one() -> None:
 
 
 def test_what_a_proposer_raised_is_handed_on_once_for_each_attempt() -> None:
-    def edits(request: ProposalRequest):
+    def edits(request: ProposalRequest) -> NoReturn:
         raise KeyError(request.feedback)
 
     world = World(edits=edits, iterations=1)
