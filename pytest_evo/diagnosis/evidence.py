@@ -130,7 +130,7 @@ def collect(
 
 
 def _told(node: Node, redact: Callable[[str], str]) -> Node:
-    """The node without secrets in what was said, and without details: see the traces."""
+    """The node without secrets in what was said; details are in the traces."""
     changelog = redacted(node.candidate.changelog, redact)
     return replace(
         node,

@@ -25,6 +25,7 @@ from pytest_evo.models import CaseId
 from pytest_evo.models import ChangelogEntry
 from pytest_evo.models import Diagnosis
 from pytest_evo.models import Effect
+from pytest_evo.models import Kind
 from pytest_evo.models import Node
 
 LEAST_TRACE = 1_500
@@ -187,7 +188,7 @@ def _more_facts(facts: Facts) -> list[str]:
         ]
         lines += [
             f"- {cell(one.node)} `{cell(one.file)}` ({one.kind}), read by "
-            f"{names(one.cases)}"
+            f"{names(one.cases)}; {_sink(one.kind)}"
             for one in facts.bypassed
         ]
     if facts.repeated:
@@ -264,6 +265,14 @@ def attempts_text(attempts: Sequence[Attempt]) -> str:
         for entry in attempt.changelog:
             lines += entry_lines(entry)
     return "\n".join(lines) + "\n"
+
+
+def _sink(kind: Kind) -> str:
+    """What to do with an edit of this kind that was bypassed."""
+    stronger = list(Kind)[list(Kind).index(kind) + 1 :]
+    if not stronger:
+        return "no kind is more reliable, so what it does is wrong"
+    return f"if it is right, sink it to {' or '.join(stronger)}"
 
 
 # -- traces ------------------------------------------------------------------------
