@@ -202,9 +202,9 @@ def make_task(config: pytest.Config) -> Task:
     schema = schema_of(settings)
     artifact = locate(config.rootpath, schema, typed="artifact" in overrides)
     refuse_own_files_inside(config.rootpath, artifact, settings)
-    check_run_place(config.rootpath / settings.run_dir)
     check_reports_place(config.rootpath / settings.reports)
     if resume is None:
+        check_run_place(config.rootpath / settings.run_dir)
         check_files(artifact, schema)
     task = _assemble(config, settings, schema, artifact, resume)
     strategy_of(config, settings)
