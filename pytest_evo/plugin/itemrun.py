@@ -39,6 +39,8 @@ from pytest_evo.plugin.declared import ARTIFACT_VARIABLE
 from pytest_evo.plugin.declared import declared_text
 from pytest_evo.plugin.declared import REPEAT_VARIABLE
 from pytest_evo.plugin.hooks import score_from_hook
+from pytest_evo.plugin.modelwatch import counting
+from pytest_evo.plugin.modelwatch import watch_models
 from pytest_evo.plugin.outcomes import is_subtest
 from pytest_evo.plugin.outcomes import metrics_of
 from pytest_evo.plugin.outcomes import outcome_of
@@ -78,6 +80,7 @@ class ItemRunner:
         self._config = config
         self._recorder = _Recorder(session)
         config.pluginmanager.register(self._recorder)
+        watch_models(config)
         self._properties: dict[pytest.Item, list[tuple[str, object]]] = {}
         self.left_early = False
         """Whether ``leave`` ended the last ``run`` before all cases had run."""
@@ -140,9 +143,10 @@ class ItemRunner:
     def _recorded(self, item: pytest.Item, after: pytest.Item | None) -> _Record:
         record = self._recorder.begin(item, after)
         hook = self._config.hook.pytest_runtest_protocol
-        crash = pytest.CallInfo.from_call(
-            lambda: hook(item=item, nextitem=record.sibling), when="call"
-        )
+        with counting(item.stash[NOTES]):
+            crash = pytest.CallInfo.from_call(
+                lambda: hook(item=item, nextitem=record.sibling), when="call"
+            )
         self._recorder.end()
         if crash.excinfo is not None:  # a plugin failed, not the test
             record.broken.append(crash.excinfo.exconly())

@@ -153,14 +153,15 @@ def metrics_of(notes: Notes) -> tuple[Metric, ...]:
 
 
 def usage_of(notes: Notes) -> Usage:
-    """Everything that was given with ``evo_usage``."""
-    return Usage(
+    """Everything that was given with ``evo_usage`` and the calls that were counted."""
+    given = Usage(
         calls=notes.calls,
         input_tokens=notes.input_tokens,
         cached_tokens=notes.cached_tokens,
         output_tokens=notes.output_tokens,
         usd=notes.usd,
     )
+    return sum((call.usage() for call in list(notes.model_calls)), given)
 
 
 def phases_of(reports: Sequence[pytest.TestReport], rootdir: Path) -> tuple[Phase, ...]:

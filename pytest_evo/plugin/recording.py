@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from dataclasses import field
 from pathlib import Path
 from typing import Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,6 +16,9 @@ from pytest_evo.plugin.declared import ARTIFACT_VARIABLE
 from pytest_evo.plugin.declared import project_artifact
 from pytest_evo.plugin.plain import cut
 from pytest_evo.plugin.plain import plain
+
+if TYPE_CHECKING:
+    from pytest_evo.plugin.modelcalls import ModelCall
 
 SCORE = "score"
 """The name of the score that is given without one."""
@@ -42,6 +46,16 @@ class Notes:
     cached_tokens: int = 0
     output_tokens: int = 0
     usd: float | None = 0.0
+    model_calls: list[ModelCall] = field(default_factory=list)  # not those above
+
+    def step(self, name: str, data: dict[str, Any]) -> int | None:
+        """Add a step; its number, or None where there are too many."""
+        if len(self.steps) < _MOST_STEPS:
+            self.steps.append((name, data))
+            return len(self.steps) - 1
+        if len(self.steps) == _MOST_STEPS:
+            self.steps.append((f"only the first {_MOST_STEPS} steps were kept", {}))
+        return None
 
 
 CURRENT = pytest.StashKey[Current]()
@@ -160,12 +174,10 @@ class Trace:
 
     def __call__(self, step: str, /, **data: object) -> None:
         """Record one step; values that are no plain data are recorded as their repr."""
-        steps = notes_of(self._item).steps
-        if len(steps) < _MOST_STEPS:
+        notes = notes_of(self._item)
+        if len(notes.steps) <= _MOST_STEPS:
             values = {name: plain(value) for name, value in data.items()}
-            steps.append((cut(str(step), 1_000), values))
-        elif len(steps) == _MOST_STEPS:
-            steps.append((f"only the first {_MOST_STEPS} steps were kept", {}))
+            notes.step(cut(str(step), 1_000), values)
 
 
 class UsageRecorder:

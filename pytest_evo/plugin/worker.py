@@ -38,6 +38,7 @@ from pytest_evo.plugin.launching import CaseLauncher
 from pytest_evo.plugin.links import ChannelLink
 from pytest_evo.plugin.links import Link
 from pytest_evo.plugin.messages import WorkerSettings
+from pytest_evo.plugin.modelwatch import watch_models
 from pytest_evo.plugin.serving import Server
 from pytest_evo.plugin.warming import warmable
 from pytest_evo.plugin.warming import WarmFixtures
@@ -77,6 +78,7 @@ class WorkerPlugin:
         if not self._local:
             signals.ignore_stops()
         recorder().listen()
+        watch_models(config)
         self._link: Link = link or ChannelLink(given["evo_channel"])
         self._link.listen(self._receive)
 

@@ -40,6 +40,7 @@ from pytest_evo.plugin.isolation.shield import keep_signals
 from pytest_evo.plugin.itemrun import ItemRunner
 from pytest_evo.plugin.messages import Farewell
 from pytest_evo.plugin.messages import Finished
+from pytest_evo.plugin.modelwatch import watch_models
 from pytest_evo.plugin.options import is_active
 from pytest_evo.plugin.processes import die_with_parent
 from pytest_evo.plugin.processes import lead_session
@@ -207,6 +208,7 @@ class _Collection:
             config.workerinput = dict(self._spec.workerinput)  # type: ignore[attr-defined]
             config.workeroutput = {}  # type: ignore[attr-defined]
         assert not is_active(config)
+        watch_models(config)  # before test modules take names from the libraries
         prepare_session(config, [])
         session = self.session = pytest.Session.from_config(config)
         config._do_configure()
