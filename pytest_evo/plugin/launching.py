@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import shutil
-from collections import deque
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -22,7 +20,6 @@ from pytest_evo.models import Detail
 from pytest_evo.models import Outcome
 from pytest_evo.models import Phase
 from pytest_evo.plugin import messages
-from pytest_evo.plugin import processes
 from pytest_evo.plugin.environment import conceal
 from pytest_evo.plugin.forking import Child
 from pytest_evo.plugin.forking import ForkedChild
@@ -42,6 +39,7 @@ from pytest_evo.plugin.judges import Judges
 from pytest_evo.plugin.launcher import Subject
 from pytest_evo.plugin.launcher import Todo
 from pytest_evo.plugin.messages import Mode
+from pytest_evo.plugin.orphans import Orphans
 from pytest_evo.plugin.rawrollout import RawRollout
 from pytest_evo.plugin.room import no_room
 
@@ -85,23 +83,19 @@ class CaseLauncher:
             # what a rollout in a mount of its own may not see
             (str(self._cache.directory), str(directory / "workspaces")),
         )
-        self._token = secrets.token_hex(16)
         conceal(settings.hidden)
         self._forked: ForkedChild | None = None
         self._zygote: Zygote | None = None
         self._workspaces: dict[Path, Workspaces] = {}
         self.notices = self._judges.notices
         self._count = 0
-        self._dead: deque[int] = deque(maxlen=64)
         self._exits: dict[int, int] = {}
-        adopts = processes.become_subreaper()
-        self._shared = shared or not adopts
-        self._others = processes.children(os.getpid())
+        self._orphans = Orphans(shared=shared)
 
     @property
     def token(self) -> str:
         """What every process that a test process starts has in its environment."""
-        return self._token
+        return self._orphans.token
 
     def trouble(self) -> str | None:
         """Why nothing can be started here any more; None if it can."""
@@ -154,12 +148,7 @@ class CaseLauncher:
 
     def sweep(self, live: Sequence[Subject], dead: Subject) -> None:
         """Kill what a dead test process left behind."""
-        keep = self._others.union(process.pid for process in live)
-        if self._shared:
-            self._dead.append(dead.pid)
-            processes.sweep_orphans(keep, self._is_ours)
-        else:
-            processes.sweep_orphans(keep)
+        self._orphans.sweep(live, dead)
 
     def report(self, outcome: Outcome, seconds: float, message: str, log: str) -> bytes:
         """The payload of a rollout that its process could not report."""
@@ -180,9 +169,6 @@ class CaseLauncher:
 
     # -- where and with what --------------------------------------------------------
 
-    def _is_ours(self, pid: int) -> bool:
-        return processes.belongs(pid, self._dead, self._token.encode())
-
     def _place(self, candidate: Path, scratch: Path, log: Path) -> Place:
         return Place(
             candidate=candidate,
@@ -196,7 +182,9 @@ class CaseLauncher:
 
     def _surroundings(self) -> Surroundings:
         settings = self._settings
-        return Surroundings(self._token, settings.run, settings.hidden, settings.allow)
+        return Surroundings(
+            self._orphans.token, settings.run, settings.hidden, settings.allow
+        )
 
     # -- fork ----------------------------------------------------------------------
 
@@ -311,7 +299,7 @@ class CaseLauncher:
                 describe_session(self._session.config),
                 environment=self._surroundings().variables(self._artifact),
             )
-            self._others.add(self._zygote.pid)
+            self._orphans.spare(self._zygote.pid)
         return self._zygote
 
     def _drop_zygote(self) -> None:
