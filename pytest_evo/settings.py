@@ -256,6 +256,8 @@ class Settings(_Strict):
         default="failures", examples=["skipped"]
     )
     resume: Text | None = Field(default=None, examples=["last"])
+    record: Text | None = Field(default=None, examples=["evals/run.jsonl"])
+    replay: Text | None = Field(default=None, examples=["evals/run.jsonl"])
     dry_run: StrictBool = Field(default=False, examples=[True])
     apply: StrictBool = Field(default=False, examples=[True])
     require_gain: StrictBool = Field(default=False, examples=[True])
@@ -319,6 +321,8 @@ _NOT_IN_DIGEST = frozenset(
     "gate_policy",
     "junit_candidates",
     "quarantine",
+    "record",
+    "replay",
     "reports",
     "require_gain",
     "resume",

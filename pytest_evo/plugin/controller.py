@@ -17,6 +17,7 @@ from pytest_evo.artifact.schema import locate
 from pytest_evo.artifact.schema import refuse_own_files_inside
 from pytest_evo.artifact.schema import schema_of
 from pytest_evo.errors import SettingsProblem
+from pytest_evo.llm.exchanges import Cleaner
 from pytest_evo.models import ArtifactSchema
 from pytest_evo.plugin import diagnosing
 from pytest_evo.plugin import hooks
@@ -40,6 +41,9 @@ from pytest_evo.plugin.pools.xdist import XdistSession
 from pytest_evo.plugin.redaction import Redaction
 from pytest_evo.plugin.redaction import secrets_of
 from pytest_evo.plugin.runfiles import own_folders
+from pytest_evo.plugin.taping import open_tape
+from pytest_evo.plugin.taping import resume_tape
+from pytest_evo.plugin.taping import RunTape
 from pytest_evo.plugin.task import Task
 from pytest_evo.plugin.terminal import make_display
 from pytest_evo.proposers.archive import Archive
@@ -242,8 +246,10 @@ def _assemble(
     name = choose_proposer(settings)
     redact = Redaction(secrets_of(os.environ, artifact)).text
     archive = Archive(redact)
-    models = RunModels(os.environ, redact, settings.seed)
     notices = Notices()
+    cleaner = Cleaner(redact, str(config.rootpath))
+    tape = _tape(config, settings, artifact, cleaner, resume, notices)
+    models = RunModels(os.environ, redact, settings.seed, tape)
     proposer = hooks.make_proposer(config, name) or load_proposer(
         name,
         settings,
@@ -265,6 +271,21 @@ def _assemble(
         notices,
         models,
     )
+
+
+def _tape(
+    config: pytest.Config,
+    settings: Settings,
+    artifact: Path,
+    cleaner: Cleaner,
+    resume: RunDirectory | None,
+    notices: Notices,
+) -> RunTape | None:
+    root, proposer = config.rootpath, choose_proposer(settings)
+    if resume is None:
+        return open_tape(settings, root, artifact, proposer, cleaner)
+    typed = "record" in option_overrides(config)
+    return resume_tape(settings, root, proposer, cleaner, resume.id, typed, notices)
 
 
 def _model(models: RunModels, settings: Settings) -> ChatModel | None:

@@ -15,7 +15,6 @@ from pytest_evo.diagnosis.none import NoDiagnosis
 from pytest_evo.engine.budget import Budget
 from pytest_evo.engine.parts import Gather
 from pytest_evo.evidence import Evidence
-from pytest_evo.llm.client import LiteLLMModel
 from pytest_evo.models import Attempt
 from pytest_evo.models import Case
 from pytest_evo.models import Node
@@ -24,6 +23,7 @@ from pytest_evo.plugin.knowing import Knowing
 from pytest_evo.plugin.rationing import RationedModel
 from pytest_evo.plugin.runfiles import RunFiles
 from pytest_evo.plugin.task import Task
+from pytest_evo.protocols import ChatModel
 from pytest_evo.protocols import Diagnoser
 from pytest_evo.settings import Settings
 from pytest_evo.settings_model import ModelSettings
@@ -72,15 +72,10 @@ def gatherer(
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The diagnoser of a run, and the model that it asks, if it asks one."""
+    """The diagnoser of a run; ``close`` ends what is still being asked."""
 
     diagnoser: Diagnoser
-    model: LiteLLMModel | None = None
-
-    def close(self) -> None:
-        """End what is still being asked."""
-        if self.model is not None:
-            self.model.close()
+    close: Callable[[], None] = lambda: None
 
 
 def open_reading(
@@ -120,7 +115,7 @@ def open_reading(
     diagnoser = make_diagnoser(name, tools)
     if isinstance(diagnoser, NoDiagnosis):
         return Reading(diagnoser)
-    return Reading(shown(diagnoser), model)
+    return Reading(shown(diagnoser), task.models.close)
 
 
 def prepare(task: Task) -> None:
@@ -135,7 +130,7 @@ def prepare(task: Task) -> None:
         _model(task)
 
 
-def _model(task: Task) -> LiteLLMModel:
+def _model(task: Task) -> ChatModel:
     name = model_name(task.settings)
     assert name is not None
     return task.models.model(name, _options(task.settings))

@@ -122,6 +122,8 @@ class Evolution:
                 )
             }
         )
+        seed, slots = settings.seed, settings.slots or 1
+        self._task.models.check_tape(seed, slots)
         if settings.dry_run:
             self._task.models.check()
             return self._dry_run(settings, marks, how)
@@ -138,7 +140,10 @@ class Evolution:
         pool.notice = lambda text: self._display.note([Line(f"evo: {text}")])
         never_began = False
         try:
-            return self._run(pool, settings, marks, how, files)
+            self._task.models.begin_tape(self.run_id, seed, slots)
+            status = self._run(pool, settings, marks, how, files)
+            self._remark(status)
+            return status
         except UsageProblem:
             never_began = not files.resumed and not pool.finished_rollouts
             raise
@@ -147,6 +152,18 @@ class Evolution:
             files.close()
             if never_began:
                 shutil.rmtree(files.directory.path, ignore_errors=True)
+                self._task.models.discard_tape()
+
+    def _remark(self, status: int) -> None:
+        """Say what became of the cassette.
+
+        Raises:
+            ModelProblem: something was asked that is not on it.
+        """
+        ended = status in (ExitCode.OK, ExitCode.NO_GAIN)
+        remark = self._task.models.remark(ended=ended)
+        if remark:
+            self.hints.append(remark)
 
     def _open(self, settings: Settings, marks: Sequence[CaseMark]) -> RunFiles:
         task = self._task

@@ -13,6 +13,9 @@ from random import Random
 
 from pytest_evo.errors import ModelProblem
 from pytest_evo.llm.client import LiteLLMModel
+from pytest_evo.plugin.taping import ReplayTape
+from pytest_evo.plugin.taping import RunTape
+from pytest_evo.protocols import ChatModel
 from pytest_evo.settings import Settings
 from pytest_evo.settings_model import ModelSettings
 
@@ -47,6 +50,8 @@ class RunModels:
         environment: holds the keys.
         hide: takes secrets out of what providers say.
         seed: of the waits' jitter.
+        tape: where exchanges are recorded, or where answers come from: then no model
+            is made, and no key is looked for.
     """
 
     def __init__(
@@ -54,26 +59,39 @@ class RunModels:
         environment: Mapping[str, str],
         hide: Callable[[str], str] = str,
         seed: int = 0,
+        tape: RunTape | None = None,
     ) -> None:
         self._environment = environment
         self._hide = hide
         self._seed = seed
-        self._made: list[tuple[str, ModelSettings, LiteLLMModel]] = []
+        self._tape = tape
+        self._made: list[tuple[str, ModelSettings, ChatModel]] = []
+        self._live: list[LiteLLMModel] = []
 
-    def model(self, name: str, options: ModelSettings) -> LiteLLMModel:
+    def model(self, name: str, options: ModelSettings) -> ChatModel:
         """The model of this name; nothing is loaded or asked yet."""
         for known, how, made in self._made:
             if (known, how) == (name, options):
                 return made
-        model = LiteLLMModel(
+        model = self._make(name, options)
+        self._made.append((name, options, model))
+        return model
+
+    def _make(self, name: str, options: ModelSettings) -> ChatModel:
+        key = self._key(name, options)
+        if self._tape is not None and key is not None:
+            self._tape.cleaner.hide_too(key)
+        if isinstance(self._tape, ReplayTape):
+            return self._tape.model(name)
+        live = LiteLLMModel(
             name,
             options,
             rng=Random(f"{self._seed} {name}"),
-            key=self._key(name, options),
+            key=key,
             hide=self._hide,
         )
-        self._made.append((name, options, model))
-        return model
+        self._live.append(live)
+        return live if self._tape is None else self._tape.wrap(live)
 
     def _key(self, name: str, options: ModelSettings) -> str | None:
         names = [options.api_key_env] if options.api_key_env else key_variables(name)
@@ -86,8 +104,17 @@ class RunModels:
         Raises:
             ModelProblem: one of them cannot be used.
         """
-        for _, _, model in self._made:
+        for model in self._live:
             model.check()
+
+    def check_tape(self, seed: int, slots: int) -> None:
+        """Look whether the cassette fits the run.
+
+        Raises:
+            SettingsProblem: it does not; says what to type.
+        """
+        if self._tape is not None:
+            self._tape.check([name for name, _, _ in self._made], seed, slots)
 
     def probe(self, *, budget_usd: float | None = None) -> None:
         """Ask each model for a word, which is charged with its first answer.
@@ -96,19 +123,45 @@ class RunModels:
             ModelProblem: a model cannot be used, or money is limited and its price is
                 not known.
         """
-        for name, _, model in self._made:
+        if isinstance(self._tape, ReplayTape) and budget_usd is not None:
+            self._tape.check_prices(budget_usd)
+        for model in self._live:
             cost = model.probe().usd
             if budget_usd is not None and cost is None:
                 raise ModelProblem(
                     f"--budget-usd={budget_usd:g} cannot be kept: nobody knows what "
-                    f"{name} costs. Write input_usd and output_usd (for a million "
-                    "tokens) into [tool.pytest_evo.model_options], or limit "
+                    f"{model.name} costs. Write input_usd and output_usd (for a "
+                    "million tokens) into [tool.pytest_evo.model_options], or limit "
                     "--budget-tokens instead."
                 )
 
+    def begin_tape(self, run: str, seed: int, slots: int) -> None:
+        """Record from now on, where that was asked for.
+
+        Raises:
+            ModelProblem: the file is there already, or the disk refuses.
+        """
+        if self._tape is not None:
+            self._tape.begin(run, seed, slots)
+
+    def discard_tape(self) -> None:
+        """Leave no cassette behind of a run that never began."""
+        if self._tape is not None:
+            self._tape.discard()
+
+    def remark(self, *, ended: bool) -> str:
+        """What a person should know about the cassette; empty where nothing.
+
+        Raises:
+            ModelProblem: something was asked that is not on it.
+        """
+        return "" if self._tape is None else self._tape.remark(ended=ended)
+
     def close(self) -> None:
-        """End all waits and connections."""
-        for _, _, model in self._made:
+        """End the cassette, then all waits and connections."""
+        if self._tape is not None:
+            self._tape.close()
+        for model in self._live:
             model.close()
 
 

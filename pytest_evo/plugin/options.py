@@ -115,6 +115,13 @@ _VALUES: tuple[tuple[str, Callable[[str], object], str, str], ...] = (
     ("--evo-run-dir", _text, "DIR", "Where runs are kept"),
     ("--evo-reports", _text, "DIR", "Where reports for CI are written"),
     ("--evo-resume", _text, "RUN", "Go on with a run: its id, or last"),
+    ("--evo-record", _text, "FILE", "Write what models are asked and answer to FILE"),
+    (
+        "--evo-replay",
+        _text,
+        "FILE",
+        "Take what models answer from FILE: no key, no network",
+    ),
     ("--evo-target", _text, "NAME", "The [[tool.pytest_evo.target]] to work on"),
     (
         "--evo-gate",
