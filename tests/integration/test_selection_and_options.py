@@ -281,7 +281,7 @@ def test_plugins_are_the_same_in_every_process(
 
 def test_blocked_plugin_leaves_the_project_as_it_was(pytester: pytest.Pytester) -> None:
     files = {"art/answer.txt": "no", "test_pick.py": CHOSEN, "conftest.py": HOOKS}
-    root = make_odd(pytester.path, files)
+    root = make_odd(pytester.path, files, [{"answer.txt": "yes"}])
     strict = ("--strict-config", "--strict-markers", "-p", "no:xdist")
     assert plain(root, "-p", "no:evo", *strict) == 1
     assert not (root / ".evo").exists()
