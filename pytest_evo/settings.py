@@ -236,6 +236,7 @@ class Settings(_Strict):
         default="hidden", examples=["shown"]
     )
     answer_params: Texts = Field(default=ANSWER_PARAMS, examples=[["expected"]])
+    count_model_calls: StrictBool = Field(default=True, examples=[False])
     noise: Literal["auto", "none", "repeats"] = Field(default="auto", examples=["auto"])
 
     isolation: Literal["auto", "fork", "fresh", "workspace"] = Field(

@@ -11,8 +11,9 @@ from pytest_evo.models import START
 from pytest_evo.models import Status
 from pytest_evo.reports.console import count
 from pytest_evo.reports.console import Line
+from pytest_evo.reports.costs import COST_HEAD
+from pytest_evo.reports.costs import cost_rows
 from pytest_evo.reports.model import audit_warnings
-from pytest_evo.reports.model import role_rows
 from pytest_evo.reports.model import RunReport
 from pytest_evo.reports.model import scores
 from pytest_evo.reports.model import Standing
@@ -88,8 +89,8 @@ def _row(run: RunReport, one: Standing) -> list[str]:
     ]
 
 
-def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
-    left = 3  # words to the left, numbers to the right
+def _aligned(row: Sequence[str], widths: Sequence[int], left: int = 3) -> str:
+    """Words to the left, numbers to the right."""
     cells = [
         text.ljust(width) if n < left else text.rjust(width)
         for n, (text, width) in enumerate(zip(row, widths, strict=True))
@@ -207,14 +208,12 @@ def cost_lines(run: RunReport) -> list[Line]:
         total = sum(run.spent.values())
         by = ", ".join(f"{name} {number:,}" for name, number in run.spent.items())
         lines.append(Line(f"rollouts: {total:,} ({visible(by)})"))
-    for role, usage in role_rows(run):
-        usd = "price unknown" if usage.usd is None else f"${usage.usd:.4f}"
-        lines.append(
-            Line(
-                f"{visible(role)}: {count(usage.calls, 'model call')}, "
-                f"{usage.tokens:,} tokens, {usd}"
-            )
-        )
+    rows = cost_rows(run)
+    if rows:
+        table = [["model calls by", *COST_HEAD[1:]], *rows]
+        widths = [max(len(row[n]) for row in table) for n in range(len(COST_HEAD))]
+        head, *others = [visible(_aligned(row, widths, left=1)) for row in table]
+        lines += [Line(head, "bold"), *map(Line, others)]
     return lines
 
 

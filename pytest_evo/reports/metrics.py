@@ -65,6 +65,21 @@ def _families(run: RunReport) -> Iterator[tuple[str, str, Iterable[Sample]]]:
         [({"role": role}, usage.tokens) for role, usage in used],
     )
     yield (
+        "evo_cached_tokens",
+        "The part of them that was read from a cache.",
+        [({"role": role}, usage.cached_tokens) for role, usage in used],
+    )
+    yield (
+        "evo_model_calls",
+        "Calls of models, failed ones too.",
+        [({"role": role}, usage.calls) for role, usage in used],
+    )
+    yield (
+        "evo_model_seconds",
+        "Time spent in calls of models.",
+        [({"role": role}, usage.seconds) for role, usage in used],
+    )
+    yield (
         "evo_usd",
         "Known cost of model calls in US dollars.",
         [({"role": role}, u.usd) for role, u in used if u.usd is not None],

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 
 from pytest_evo.models import ChangelogEntry
 from pytest_evo.models import START
-from pytest_evo.models import Usage
 from pytest_evo.reports.console import count
+from pytest_evo.reports.costs import COST_HEAD
+from pytest_evo.reports.costs import cost_rows
 from pytest_evo.reports.ending import change_text
 from pytest_evo.reports.ending import claim_text
 from pytest_evo.reports.ending import next_commands
 from pytest_evo.reports.model import audit_warnings
-from pytest_evo.reports.model import role_rows
 from pytest_evo.reports.model import RunReport
 from pytest_evo.reports.model import Standing
 from pytest_evo.reports.model import standings
@@ -180,16 +180,12 @@ def _cost(run: RunReport) -> str:
     total = sum(run.spent.values())
     by = ", ".join(f"{plain(name, 40)} {count:,}" for name, count in run.spent.items())
     lines.append(f"{total:,} rollouts" + (f": {by}." if by else "."))
-    rows = role_rows(run)
+    rows = cost_rows(run)
     if rows:
-        lines += ["", "| role | calls | tokens | usd |", "| --- | ---: | ---: | ---: |"]
-        lines += [_cost_row(role, usage) for role, usage in rows]
+        rule = ["---", *["---:"] * (len(COST_HEAD) - 1)]
+        table = [COST_HEAD, rule, *([plain(row[0], 40), *row[1:]] for row in rows)]
+        lines += ["", *(f"| {' | '.join(cells)} |" for cells in table)]
     return "\n".join(lines)
-
-
-def _cost_row(role: str, usage: Usage) -> str:
-    usd = "unknown" if usage.usd is None else f"{usage.usd:.4f}"
-    return f"| {plain(role, 40)} | {usage.calls:,} | {usage.tokens:,} | {usd} |"
 
 
 def _end(run: RunReport, run_argument: str) -> str:

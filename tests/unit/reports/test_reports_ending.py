@@ -147,11 +147,24 @@ def test_diff_lines_are_styled_and_escaped():
 
 
 def test_cost_lines_show_every_role_and_never_a_made_up_price():
-    usage = {"proposer": Usage(2, 1_000, 0, 500, None), "suite": Usage(1, 1, 0, 1, 0.5)}
+    usage = {
+        "proposer": Usage(2, 1_000, 900, 500, None, 12.0),
+        "suite": Usage(1, 1, 0, 1, 0.5, 0.2),
+    }
     assert texts(cost_lines(grown_run(usage=usage))) == [
         "rollouts: 13 (baseline 6, child 7)",
-        "suite: 1 model call, 2 tokens, $0.5000",
-        "proposer: 2 model calls, 1,500 tokens, price unknown",
+        "model calls by  calls  tokens  cached  seconds            usd",
+        "suite               1       2       0      0.2         0.5000",
+        "proposer            2   1,500     900     12.0  unknown price",
+        "all                 3   1,502     900     12.2  unknown price",
+    ]
+
+
+def test_a_single_role_is_not_added_up():
+    usage = {"suite": Usage(6, 60, 0, 30, 0.06), "proposer": Usage()}
+    assert texts(cost_lines(grown_run(usage=usage)))[1:] == [
+        "model calls by  calls  tokens  cached  seconds     usd",
+        "suite               6      90       0      0.0  0.0600",
     ]
 
 

@@ -30,9 +30,13 @@ def test_metrics_have_figures_of_start_and_winner():
 
 
 def test_unknown_prices_are_left_out():
-    text = metrics_text(grown_run(usage={"proposer": Usage(1, 5, 0, 5, None)}))
+    spent = Usage(1, 5, 2, 5, None, 1.5)
+    text = metrics_text(grown_run(usage={"proposer": spent}))
     assert "evo_usd" not in text
     assert 'evo_tokens{role="proposer"} 10' in text
+    assert 'evo_cached_tokens{role="proposer"} 2' in text
+    assert 'evo_model_calls{role="proposer"} 1' in text
+    assert 'evo_model_seconds{role="proposer"} 1.500000' in text
 
 
 @given(ANY_TEXT, st.floats())

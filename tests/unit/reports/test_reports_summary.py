@@ -36,7 +36,7 @@ def test_summary_makes_the_claim_and_shows_its_weight():
     assert "- `tests/evals/test_a.py::TestIt::test_x[5]`" in text
     assert "```diff\n--- a/x.txt" in text
     assert "13 rollouts: baseline 6, child 7." in text
-    assert "| suite | 6 | 90 | 0.0600 |" in text
+    assert "| suite | 6 | 90 | 0 | 0.0 | 0.0600 |" in text
     assert "pytest-evo apply last" in text
 
 
