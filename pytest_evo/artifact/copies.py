@@ -1,4 +1,4 @@
-"""Finds what an edit copies out of train cases: over-fitting that a score cannot show."""
+"""Finds what an edit copies out of train cases: over-fitting that no score shows."""
 
 from __future__ import annotations
 

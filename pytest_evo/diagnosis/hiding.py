@@ -19,6 +19,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from pytest_evo.diagnosis.comparisons import report_without_right_sides
+from pytest_evo.diagnosis.comparisons import without_right_side
 from pytest_evo.diagnosis.redacting import redacted
 from pytest_evo.diagnosis.traces import without_decorators
 from pytest_evo.models import Attempt
@@ -28,6 +30,7 @@ from pytest_evo.models import CaseMark
 from pytest_evo.models import Detail
 from pytest_evo.models import Diagnosis
 from pytest_evo.models import Node
+from pytest_evo.models import Phase
 from pytest_evo.models import Rollout
 from pytest_evo.models import Split
 from pytest_evo.models import TraceStep
@@ -110,22 +113,28 @@ class Hiding:
 
         return replace(
             detail,
-            phases=tuple(
-                replace(
-                    phase,
-                    message=clean(phase.message),
-                    longrepr=clean(without_decorators(phase.longrepr)),
-                    sections=_pairs(phase.sections, clean),
-                    properties=_pairs(phase.properties, clean),
-                )
-                for phase in detail.phases
-            ),
+            phases=tuple(self._phase(case, phase, clean) for phase in detail.phases),
             steps=tuple(
                 TraceStep(clean(step.name), _data(step.data, clean))
                 for step in detail.steps
             ),
             warnings=tuple(map(clean, detail.warnings)),
             serialized=(),
+        )
+
+    def _phase(self, case: CaseId, phase: Phase, clean: Callable[[str], str]) -> Phase:
+        message = clean(phase.message)
+        report = clean(without_decorators(phase.longrepr))
+        if case in self._answers and ANSWER not in message:
+            # none of the known answers was compared, so this one came from elsewhere
+            message = without_right_side(message, ANSWER)
+            report = report_without_right_sides(report, ANSWER)
+        return replace(
+            phase,
+            message=message,
+            longrepr=report,
+            sections=_pairs(phase.sections, clean),
+            properties=_pairs(phase.properties, clean),
         )
 
     # -- values ----------------------------------------------------------------------

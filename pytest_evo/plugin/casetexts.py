@@ -174,9 +174,12 @@ def _read(code: CodeType) -> Written:
                 else:
                     answers += _constants(side)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            if len(node.value) >= _LEAST_LITERAL:
-                literals.append(node.value)
-    others = [text for text in literals if text not in answers]
+            literals.append(node.value)
+    others = [
+        text
+        for text in literals
+        if len(text) >= _LEAST_LITERAL and text not in answers
+    ]
     return Written(frozenset(compared), tuple(answers), tuple(others))
 
 

@@ -186,3 +186,14 @@ def test_diagnoser_sees_no_answer_and_its_cases_keep_their_ids(hiding: Hiding) -
     made = asyncio.run(hidden.diagnose([node(ASKED, "not Paris on Seine")]))
     assert "Seine" not in reader.seen
     assert made.diagnoses[0].cases == (ASKED,)
+
+
+def test_answer_that_nobody_knew_is_cut_where_it_was_compared(hiding: Hiding) -> None:
+    told = "assert 'London' == 'from a file'"
+    shown = hiding.nodes([node(ASKED, told)])[0].rollouts[0].detail
+    assert shown is not None
+    assert shown.phases[0].message == f"assert 'London' == {ANSWER}"
+    known = hiding.nodes([node(ASKED, "assert 'Paris on Seine' == 'London'")])
+    detail = known[0].rollouts[0].detail
+    assert detail is not None
+    assert detail.phases[0].message == f"assert '{ANSWER}' == 'London'"
