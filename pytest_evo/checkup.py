@@ -23,10 +23,15 @@ from pytest_evo.artifact.schema import refuse_own_files_inside
 from pytest_evo.artifact.schema import schema_of
 from pytest_evo.errors import SettingsProblem
 from pytest_evo.errors import UsageProblem
+from pytest_evo.llm.cassettes import read_cassette
 from pytest_evo.llm.client import LiteLLMModel
+from pytest_evo.llm.exchanges import Cleaner
+from pytest_evo.llm.taping import Player
+from pytest_evo.llm.taping import Replaying
 from pytest_evo.proposers.load import choose_proposer
 from pytest_evo.proposers.load import load_proposer
 from pytest_evo.proposers.load import NAMES
+from pytest_evo.protocols import ChatModel
 from pytest_evo.settings import load_settings
 from pytest_evo.settings import Settings
 from pytest_evo.settings_model import ModelSettings
@@ -158,7 +163,9 @@ def _proposer(name: str, settings: Settings, rootdir: Path) -> Iterator[Finding]
     schema = schema_of(
         settings.model_copy(update={"artifact": settings.artifact or "."})
     )
-    model = _model(settings.model, settings.model_options) if name == "llm" else None
+    model = None
+    if name == "llm":
+        model = _model(settings.model, settings.model_options, settings, rootdir)
     load_proposer(
         name,
         settings.model_copy(update={"dry_run": True}),
@@ -177,9 +184,14 @@ def _proposer(name: str, settings: Settings, rootdir: Path) -> Iterator[Finding]
     yield from (Finding("note", "proposer", note) for note in notes)
 
 
-def _model(name: str | None, options: ModelSettings) -> LiteLLMModel | None:
+def _model(
+    name: str | None, options: ModelSettings, settings: Settings, rootdir: Path
+) -> ChatModel | None:
     if name is None:
         return None
+    if settings.replay is not None:
+        cassette = read_cassette(rootdir / settings.replay, "--evo-replay")
+        return Replaying(name, Player(cassette, Cleaner()))
     key = os.environ.get(options.api_key_env or "")
     model = LiteLLMModel(name, options, rng=Random(0), key=key)
     model.check()
@@ -197,9 +209,8 @@ def _diagnoser(proposer: str, settings: Settings, rootdir: Path) -> Iterator[Fin
     if name in DIAGNOSERS:
         folder = settings.diagnosis_prompts
         check_prompts(name, None if folder is None else rootdir / folder)
-        _model(
-            model_name(settings), settings.diagnosis_options or settings.model_options
-        )
+        options = settings.diagnosis_options or settings.model_options
+        _model(model_name(settings), options, settings, rootdir)
         told = f"{name} with {model_name(settings)}"
     elif name != NONE:
         import_part("diagnoser", name, {NONE: None, **DIAGNOSERS})

@@ -72,6 +72,7 @@ class Header:
                 *_fixture_notes(self.calibration.slow_fixtures),
                 *_secret_notes(self.task.artifact),
                 *_key_notes(self.settings),
+                *_tape_notes(self.settings),
             ),
             warnings=tuple(_left_out(prospect.left_out)),
         )
@@ -122,6 +123,14 @@ def _key_notes(settings: Settings) -> Iterator[str]:
         yield (
             f"rollouts do not see {', '.join(names)}; if the suite needs the key too, "
             "set share_key = true in [tool.pytest_evo.model_options]"
+        )
+
+
+def _tape_notes(settings: Settings) -> Iterator[str]:
+    if settings.replay is not None:
+        yield (
+            f"no model is asked: {settings.replay} answers, and tokens and money are "
+            "those of its recording"
         )
 
 

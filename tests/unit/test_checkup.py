@@ -89,3 +89,16 @@ def test_checkup_leaves_names_to_hooks_that_only_they_can_know(project):
     found = look(project, f'proposer = "house-rules"\n{SEARCH}')["proposer"]
     assert found.state == "note"
     assert "--evo-dry-run" in found.text
+
+
+def test_checkup_of_a_replayed_run_needs_its_cassette_and_no_key(project, monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    settings = f'model = "openai/gpt-5-mini"\nreplay = "run.jsonl"\n{SEARCH}'
+    assert "no such cassette" in look(project, settings)["proposer"].text
+    header = (
+        '{"kind":"cassette","version":1,"run":"r","made_by":"0","seed":0,"slots":1}'
+    )
+    (project / "run.jsonl").write_text(f"{header}\n")
+    found = look(project, settings)
+    assert found["proposer"].state == "ok", found["proposer"].text
+    assert found["diagnoser"].state == "ok"
