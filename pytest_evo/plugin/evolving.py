@@ -7,7 +7,6 @@ import os
 import shutil
 import sys
 import tempfile
-import traceback
 from collections.abc import Callable
 from collections.abc import Sequence
 from enum import IntEnum
@@ -18,8 +17,6 @@ import pytest
 from pytest_evo.artifact.workshop import DirectoryWorkshop
 from pytest_evo.diagnosis.evidence import write_evidence
 from pytest_evo.diagnosis.none import NoDiagnosis
-from pytest_evo.engine.baseline import check_start_budget
-from pytest_evo.engine.baseline import estimate
 from pytest_evo.engine.budget import Budget
 from pytest_evo.engine.draws import SeededDraws
 from pytest_evo.engine.loop import Loop
@@ -33,9 +30,7 @@ from pytest_evo.errors import RunDirectoryProblem
 from pytest_evo.errors import SettingsProblem
 from pytest_evo.errors import UsageProblem
 from pytest_evo.errors import WorkersLost
-from pytest_evo.hostile import one_line
 from pytest_evo.models import Candidate
-from pytest_evo.models import candidate_id
 from pytest_evo.models import Case
 from pytest_evo.models import CaseMark
 from pytest_evo.models import START
@@ -45,6 +40,8 @@ from pytest_evo.plugin import planning
 from pytest_evo.plugin import runfiles
 from pytest_evo.plugin.announcing import Header
 from pytest_evo.plugin.diagnosing import Reading
+from pytest_evo.plugin.dryrun import dry_run_rows
+from pytest_evo.plugin.faults import Faults
 from pytest_evo.plugin.isolating import Calibration
 from pytest_evo.plugin.knowing import Knowing
 from pytest_evo.plugin.observing import RunObserver
@@ -57,7 +54,6 @@ from pytest_evo.plugin.runfiles import RunFiles
 from pytest_evo.plugin.scratch import scratch_directory
 from pytest_evo.plugin.task import Task
 from pytest_evo.plugin.terminal import LiveDisplay
-from pytest_evo.protocols import ProposalKey
 from pytest_evo.publish import apply_candidate
 from pytest_evo.publish import publish
 from pytest_evo.reports.console import Line
@@ -69,7 +65,6 @@ from pytest_evo.store.view import load_run
 from pytest_evo.strategies.presets import make_strategy
 
 LEAST_POPULATION = 3
-_SHOWN = 400  # characters of what a proposer raised
 
 
 class ExitCode(IntEnum):
@@ -93,7 +88,6 @@ class Evolution:
         self._stop_early = False
         self._redaction = Redaction({})
         self._reading = Reading(NoDiagnosis())
-        self._fault_told = False
         self.report: RunReport | None = None
         self.applied = False
         self.run_id = ""
@@ -126,7 +120,10 @@ class Evolution:
         self._task.models.check_tape(seed, slots)
         if settings.dry_run:
             self._task.models.check()
-            return self._dry_run(settings, marks, how)
+            rows = dry_run_rows(self._task, settings, marks, how)
+            self._display.note([Line(f"evo: {row}") for row in rows])
+            self._display.close()
+            return int(ExitCode.OK)
         self._task.models.probe(budget_usd=settings.budget_usd)
         files = self._open(settings, marks)
         self.run_id = files.directory.id
@@ -194,29 +191,9 @@ class Evolution:
         workspaces = scratch_directory("pytest-evo-", size)
         own = runfiles.own_folders(self._config.rootpath, settings)
         pool.configure(covered=[*own, str(workspaces.resolve())])
-        knowing = Knowing(settings, marks, self._cases, files.blobs.get)
         try:
-            self._reading = diagnosing.open_reading(
-                self._task, files, self._redaction.text, self._budget, knowing
-            )
-            workshop = self._workshop(workspaces, files, knowing)
-            parts = Parts(
-                evaluator=hooks.make_evaluator(self._config) or pool,
-                workshop=workshop,
-                proposer=self._task.proposer,
-                diagnoser=self._reading.diagnoser,
-                strategy=strategy_of(self._config, settings),
-                journal=files.journal,
-                rollouts=files.rollouts,
-                clock=files.clock,
-                draws=SeededDraws(settings.seed),
-                observer=observer,
-                marks=marks,
-                calibrate=calibration.settle,
-                fault=self._keep_fault,
-                gather=diagnosing.gatherer(
-                    self._task, files, self._redaction.text, knowing
-                ),
+            parts = self._make_parts(
+                pool, settings, marks, files, workspaces, calibration, observer
             )
             self._loop = Loop(parts, plan, limits)
             observer.follow(self._loop)
@@ -262,29 +239,12 @@ class Evolution:
     ) -> int:
         if self._stop_early:
             loop.interrupt()
-        if files.resumed and not loop.finished_before():
-            runfiles.mark_resumed(files)
-        elif files.resumed and _budget_was_typed(self._config):
-            raise RunDirectoryProblem(
-                f"run {files.directory.id} has ended and its winner is measured; more "
-                "budget would choose another one after the look at the final split. "
-                "Leave the budget out to see its result again, or start a new run: "
-                "pytest --evolve"
-            )
+        if files.resumed:
+            self._go_on(loop, files)
         end: RunEnd | None = None
         status = ExitCode.OK
         try:
-            end = asyncio.run(loop.run(announce))
-            if end.repeated:
-                self._display.note(
-                    [Line(f"run {files.directory.id} has ended already; nothing to do")]
-                )
-        except OSError as error:
-            if not is_full(error):
-                raise
-            raise failed(
-                error, Path(error.filename or tempfile.gettempdir())
-            ) from error
+            end = self._run_loop(loop, announce)
         except Interrupted:
             status = ExitCode.INTERRUPTED
         except (WorkersLost, ModelFailed) as lost:
@@ -303,13 +263,50 @@ class Evolution:
                 )
         if end is not None:
             self._after(settings, files, end)
-            if settings.require_gain and not _has_gain(end):
-                status = ExitCode.NO_GAIN
-                if end.winner.candidate.id != START:
-                    self.hints.append(
-                        "exit code 1, for --evo-require-gain: the gain may be noise"
-                    )
+            status = self._demanded(settings, end)
         return int(status)
+
+    def _go_on(self, loop: Loop, files: RunFiles) -> None:
+        """Note that a run goes on.
+
+        Raises:
+            RunDirectoryProblem: it has ended for good, and was given more budget.
+        """
+        if not loop.finished_before():
+            runfiles.mark_resumed(files)
+        elif _budget_was_typed(self._config):
+            raise RunDirectoryProblem(
+                f"run {files.directory.id} has ended and its winner is measured; more "
+                "budget would choose another one after the look at the final split. "
+                "Leave the budget out to see its result again, or start a new run: "
+                "pytest --evolve"
+            )
+
+    def _run_loop(self, loop: Loop, announce: Callable[[Prospect], None]) -> RunEnd:
+        """Run to the end; a full disk is told as such."""
+        try:
+            end = asyncio.run(loop.run(announce))
+        except OSError as error:
+            if not is_full(error):
+                raise
+            raise failed(
+                error, Path(error.filename or tempfile.gettempdir())
+            ) from error
+        if end.repeated:
+            self._display.note(
+                [Line(f"run {self.run_id} has ended already; nothing to do")]
+            )
+        return end
+
+    def _demanded(self, settings: Settings, end: RunEnd) -> ExitCode:
+        """The exit code of a run that has ended; its reason in words."""
+        if not settings.require_gain or _has_gain(end):
+            return ExitCode.OK
+        if end.winner.candidate.id != START:
+            self.hints.append(
+                "exit code 1, for --evo-require-gain: the gain may be noise"
+            )
+        return ExitCode.NO_GAIN
 
     def _publish_last(self, settings: Settings, files: RunFiles) -> None:
         """Write the reports; what has ended the run is told before what they lack."""
@@ -322,6 +319,40 @@ class Evolution:
             self.problems.append(str(problem))
 
     # -- parts -------------------------------------------------------------------------
+
+    def _make_parts(
+        self,
+        pool: Pool,
+        settings: Settings,
+        marks: Sequence[CaseMark],
+        files: RunFiles,
+        workspaces: Path,
+        calibration: Calibration,
+        observer: RunObserver,
+    ) -> Parts:
+        knowing = Knowing(settings, marks, self._cases, files.blobs.get)
+        self._reading = diagnosing.open_reading(
+            self._task, files, self._redaction.text, self._budget, knowing
+        )
+        workshop = self._workshop(workspaces, files, knowing)
+        return Parts(
+            evaluator=hooks.make_evaluator(self._config) or pool,
+            workshop=workshop,
+            proposer=self._task.proposer,
+            diagnoser=self._reading.diagnoser,
+            strategy=strategy_of(self._config, settings),
+            journal=files.journal,
+            rollouts=files.rollouts,
+            clock=files.clock,
+            draws=SeededDraws(settings.seed),
+            observer=observer,
+            marks=marks,
+            calibrate=calibration.settle,
+            fault=Faults(self._task.archive, self._task.notices).keep,
+            gather=diagnosing.gatherer(
+                self._task, files, self._redaction.text, knowing
+            ),
+        )
 
     def _workshop(
         self, root: Path, files: RunFiles, knowing: Knowing
@@ -339,57 +370,11 @@ class Evolution:
             remarks=None if self._task.proposer_name == "search" else knowing.copied,
         )
 
-    def _keep_fault(self, key: ProposalKey, error: BaseException) -> str:
-        """Keep the traceback of a proposer's error; say the error in a line."""
-        archive = self._task.archive
-        name = candidate_id(key.iteration, key.step) + ("-again" * bool(key.attempt))
-        text = "".join(traceback.format_exception(error))
-        archive.keep(name, {"traceback.txt": text})
-        said = one_line(archive.redact(f"{type(error).__name__}: {error}"), _SHOWN)
-        if not self._fault_told:
-            self._fault_told = True
-            self._task.notices(
-                f"the proposer raised {said}; the traceback is in "
-                f"{archive.folder}/{name}/traceback.txt"
-            )
-        return f"{said} (proposer/{name}/traceback.txt in the run directory)"
-
     def _cases(self) -> Sequence[Case]:
         return () if self._loop is None else self._loop.state.cases
 
     def _budget(self) -> Budget | None:
         return None if self._loop is None else self._loop.budget
-
-    # -- what a person sees -------------------------------------------------------
-
-    def _dry_run(self, settings: Settings, marks: Sequence[CaseMark], how: str) -> int:
-        splits, split_how = planning.explicit_splits(marks, settings)
-        plan = planning.make_plan(settings, self._task.schema, "", splits)
-        limits, default = planning.make_limits(settings, marks, plan)
-        check_start_budget(limits.rollouts, marks, plan)
-        cost = estimate(marks, plan)
-        texts = planning.limit_texts(limits, default)
-        worst = (
-            f"at most {limits.rollouts:,} rollouts"
-            if limits.rollouts is not None
-            else "no limit on rollouts: give --budget-rollouts=N"
-        )
-        rows = [
-            f"artifact: {self._task.schema.directory}",
-            f"cases: {len(marks)} ({how})",
-            f"split: {split_how}",
-            f"proposer: {self._task.proposer_name}",
-            f"slots: {plan.slots}",
-            f"budget: {', '.join(f'{k} {v}' for k, v in texts.items())}",
-            f"before the first proposal: {cost.cases} rollouts for the baseline and "
-            f"up to {cost.noise} to measure noise",
-            f"kept for the final measurement: {cost.reserve} rollouts, more if noisy",
-            f"worst case: {worst}",
-            "nothing was run; leave out --evo-dry-run to start",
-        ]
-        self._display.note([Line(f"evo: {row}") for row in rows])
-        self._display.close()
-        return int(ExitCode.OK)
 
     # -- the end -----------------------------------------------------------------------
 
