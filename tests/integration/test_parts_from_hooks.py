@@ -1,4 +1,4 @@
-"""One run whose proposer, evaluator, diagnoser and strategy all come from a conftest."""
+"""A run whose proposer, evaluator, diagnoser and strategy come from a conftest."""
 
 from __future__ import annotations
 
