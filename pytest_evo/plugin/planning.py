@@ -167,4 +167,9 @@ def _salted(mark: CaseMark, salt: str) -> CaseMark:
 
 
 def _matches(case: CaseId, patterns: Iterable[str]) -> bool:
-    return any(fnmatchcase(case, pattern) for pattern in patterns)
+    """Whether a glob covers the id, or names its test, class, file or folder."""
+    for pattern in (one.rstrip("/") for one in patterns):
+        above = (f"{pattern}[[]*", f"{pattern}::*", f"{pattern}/*")
+        if case == pattern or any(fnmatchcase(case, one) for one in (pattern, *above)):
+            return True
+    return False

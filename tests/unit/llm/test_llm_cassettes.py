@@ -7,7 +7,6 @@ import stat
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 from hypothesis import given
@@ -181,7 +180,10 @@ def test_messages_that_repeat_stand_on_the_cassette_once(tape: Tape) -> None:
         ("took 3 ms, 12.5 seconds", "took 11 ms, 9 seconds"),
         ('{"seconds": 0.013, "x": 1}', '{"seconds": 0.2, "x": 1}'),
         ("at 2026-01-02T03:04:05.678Z", "at 2027-11-12 13:14:15+00:00"),
-        (f"id {uuid4()}", f"id {uuid4()}"),
+        (
+            "id 5be750e9-d675-441a-9458-37f28a3bec22",
+            "id 0661a26c-1c0a-4acd-a0bd-79af9db84f82",
+        ),
     ],
 )
 def test_what_varies_between_runs_makes_no_other_question(

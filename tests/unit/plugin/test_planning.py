@@ -23,6 +23,31 @@ def test_cases_setting_narrows_what_was_collected() -> None:
     assert "25 of 50 match" in how
 
 
+@pytest.mark.parametrize(
+    ("pattern", "covered"),
+    [
+        ("tests/evals", True),
+        ("tests/evals/", True),
+        ("tests/*", True),
+        ("tests/evals/test_a.py", True),
+        ("tests/evals/test_a.py::test_it", True),
+        ("tests/evals/test_a.py::test_it[x]", True),
+        ("tests/evals/test_a", False),
+        ("evals", False),
+        ("tests/evals/test_a.py::test", False),
+    ],
+)
+def test_cases_are_named_by_glob_id_file_or_folder(pattern: str, covered: bool) -> None:
+    marks = [
+        CaseMark("tests/evals/test_a.py::test_it[x]", "tests/evals/test_a.py", 1, ""),
+        CaseMark("other.py::test_b", "other.py", 1, ""),
+    ]
+    settings = Settings(cases=(pattern, "other.py"))
+    chosen, _ = planning.choose_cases(marks, "all", settings)
+    assert (marks[0] in chosen) is covered
+    assert marks[1] in chosen
+
+
 def test_cases_setting_that_matches_nothing_is_refused() -> None:
     with pytest.raises(SuiteProblem, match="matches none of the 50"):
         planning.choose_cases(MARKS, "all", Settings(cases=("nothing",)))
