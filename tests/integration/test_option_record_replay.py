@@ -42,7 +42,7 @@ def plain(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _timeless(row: dict[str, Any]) -> dict[str, Any]:
-    volatile = {"at", "seconds", "seq", "trace", "run"}
+    volatile = {"at", "seconds", "seconds_before", "seq", "trace", "run"}
     return {name: value for name, value in row.items() if name not in volatile}
 
 
@@ -143,12 +143,15 @@ def test_resumed_run_goes_on_recording_and_replays_whole(
         broken.clear()
         done = evolve_with_model(root, "--evo-resume=last", "-n", "0")
     assert done.returncode == 0, done.stdout + done.stderr
-    winner = records(root, "stop")[-1]["winner"]
-    candidates = [row["id"] for row in records(root, "candidate")]
+    recorded, first = plain(records(root)), run_directory(root)
+    assert len(records(root, "stop")) == 2
+    # what failed fails again, and the resumed replay goes on with its cassette
     done = evolve_with_model(root, *options, "--evo-replay=run.jsonl", key=None)
+    assert done.returncode == 17, done.stdout + done.stderr
+    done = evolve_with_model(root, "--evo-resume=last", "-n", "0", key=None)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert records(root, "stop")[-1]["winner"] == winner
-    assert [row["id"] for row in records(root, "candidate")] == candidates
+    assert run_directory(root) != first
+    assert plain(records(root)) == recorded
 
 
 def test_run_that_never_began_leaves_no_cassette(pytester: pytest.Pytester) -> None:
