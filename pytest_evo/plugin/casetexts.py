@@ -13,11 +13,14 @@ from collections import deque
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import is_dataclass
 from itertools import islice
+from itertools import zip_longest
 from types import CodeType
 from types import FunctionType
+from types import GetSetDescriptorType
+from types import MemberDescriptorType
 from types import ModuleType
+from typing import Any
 from typing import NamedTuple
 
 import pytest
@@ -36,6 +39,7 @@ _LEAST_LITERAL = 12
 _UNCHANGED = frozenset(
     ("str", "set", "frozenset", "sorted", "list", "tuple", "dict", "int", "float")
 )
+_PLAIN_ACCESS = (MemberDescriptorType, GetSetDescriptorType)
 _TRIMMING = frozenset(("strip", "lower", "upper", "casefold", "title", "items"))
 
 
@@ -105,49 +109,57 @@ def _is_below(path: str, compared: AbstractSet[str]) -> bool:
 
 
 def leaves(path: str, value: object) -> Iterator[Leaf]:
-    """The texts and numbers in a value; attributes are read, nothing is called."""
-    waiting = deque([(path, value, 0)])
+    """The texts and numbers in a value, by its true type; none of its code is run."""
+    waiting: deque[tuple[str, Any, int]] = deque([(path, value, 0)])
     looked = 0
     while waiting and looked < _MOST_PARTS:
-        path, value, depth = waiting.popleft()
+        path, part, depth = waiting.popleft()
         looked += 1
-        if isinstance(value, str):
-            yield Leaf(path, value)
-        elif isinstance(value, bytes):
-            yield Leaf(path, value.decode("utf-8", "replace"))
-        elif isinstance(value, int):
-            if not isinstance(value, bool) and value.bit_length() < _LONG_INT:
-                yield Leaf(path, f"{value}")
-        elif isinstance(value, float):
-            yield Leaf(path, float.__repr__(value))
+        kind = type(part)
+        if issubclass(kind, str):
+            yield Leaf(path, str.__str__(part))
+        elif issubclass(kind, bytes):
+            yield Leaf(path, bytes.decode(part, "utf-8", "replace"))
+        elif issubclass(kind, int):
+            if kind is not bool and int.bit_length(part) < _LONG_INT:
+                yield Leaf(path, int.__repr__(part))
+        elif issubclass(kind, float):
+            yield Leaf(path, float.__repr__(part))
         elif depth < _DEEPEST:
             waiting.extend(
                 (f"{path}.{name}" if name else path, inner, depth + 1)
-                for name, inner in islice(_parts(value), _MOST_PARTS)
+                for name, inner in islice(_parts(part), _MOST_PARTS)
             )
 
 
-def _parts(value: object) -> Iterator[tuple[str, object]]:
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield (key if isinstance(key, str) else ""), inner
-    elif isinstance(value, tuple) and (names := getattr(type(value), "_fields", ())):
-        yield from zip(names, value, strict=False)
-    elif isinstance(value, (list, tuple, set, frozenset)):
-        for inner in value:
-            yield "", inner
-    elif isinstance(value, (type, ModuleType, FunctionType)):
-        return
-    else:
-        try:
-            known = object.__getattribute__(value, "__dict__")
-        except AttributeError:
-            known = {}
-        yield from known.items()
-        for name in (
-            getattr(type(value), "__slots__", ()) if is_dataclass(value) else ()
-        ):
-            yield name, getattr(value, name, None)
+def _parts(value: Any) -> Iterator[tuple[str, object]]:
+    kind = type(value)
+    if issubclass(kind, dict):
+        for key, inner in dict.items(value):
+            yield (key if type(key) is str else ""), inner
+    elif issubclass(kind, tuple):
+        names = kind.__dict__.get("_fields", ())
+        yield from zip_longest(names, tuple.__iter__(value), fillvalue="")
+    elif issubclass(kind, (list, set, frozenset)):
+        base = next(one for one in (list, set, frozenset) if issubclass(kind, one))
+        yield from (("", inner) for inner in base.__iter__(value))
+    elif not issubclass(kind, (type, ModuleType, FunctionType)):
+        yield from _attributes(value, kind)
+
+
+def _attributes(value: object, kind: type) -> Iterator[tuple[str, object]]:
+    """What an object holds in ``__dict__`` and slots; properties are not asked."""
+    for base in kind.__mro__:
+        for name, descriptor in base.__dict__.items():
+            if type(descriptor) not in _PLAIN_ACCESS:
+                continue
+            if name == "__dict__":
+                yield from dict.items(descriptor.__get__(value, kind))
+            elif type(descriptor) is MemberDescriptorType and name[:2] != "__":
+                try:
+                    yield name, descriptor.__get__(value, kind)
+                except AttributeError:  # a slot that is empty
+                    continue
 
 
 # -- the source --------------------------------------------------------------------
@@ -176,9 +188,7 @@ def _read(code: CodeType) -> Written:
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             literals.append(node.value)
     others = [
-        text
-        for text in literals
-        if len(text) >= _LEAST_LITERAL and text not in answers
+        text for text in literals if len(text) >= _LEAST_LITERAL and text not in answers
     ]
     return Written(frozenset(compared), tuple(answers), tuple(others))
 

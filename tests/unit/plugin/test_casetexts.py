@@ -57,6 +57,44 @@ def test_values_that_hold_themselves_and_endless_ones_end() -> None:
     assert list(leaves("a", 10**5000)) == []
 
 
+@dataclass(slots=True)
+class Slotted:
+    """A case whose attributes are slots."""
+
+    expected: str
+
+
+class Hostile(str):
+    """Raises whatever is asked of it; so does an object that is not bound."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("not bound")
+
+    @property
+    def __class__(self) -> type:
+        raise RuntimeError("not bound")
+
+
+class Unbound:
+    """The same for an object that holds nothing plain."""
+
+    @property
+    def __dict__(self) -> dict[str, object]:
+        raise RuntimeError("not bound")
+
+    @property
+    def __class__(self) -> type:
+        raise RuntimeError("not bound")
+
+
+def test_slots_are_read_and_no_code_of_a_value_is_run() -> None:
+    value = [Slotted("Ada Byron"), Hostile("text"), Unbound(), str, pytest, print]
+    assert [tuple(leaf) for leaf in leaves("a", value)] == [
+        ("a", "text"),
+        ("a.expected", "Ada Byron"),
+    ]
+
+
 def test_parameters_and_literals_are_read(pytester: pytest.Pytester) -> None:
     rows = paths(
         pytester,
