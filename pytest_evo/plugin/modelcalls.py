@@ -20,6 +20,7 @@ from pytest_evo.plugin.recording import Notes
 
 STEP = "model call"
 """The name of the trace step that tells of a call."""
+_TIMEOUT = 408
 _SHOWN = 1_500  # characters of a question and of an answer
 _KEPT = 20_000  # characters of a streamed answer, before it is cut
 _QUESTIONS = ("messages", "prompt", "input", "query")
@@ -99,10 +100,12 @@ class ModelCall:
     def failed(self, error: BaseException) -> None:
         """No answer came; a provider that refuses a request takes nothing for it."""
         self._seconds = self._clock() - self._begun
-        self._free = self._tokens is None and isinstance(
-            getattr(error, "status_code", None), int
-        )
         said = ""
+        with suppress(Exception):
+            status = getattr(error, "status_code", None)
+            # litellm gives lost connections a status of 500 and more
+            refused = isinstance(status, int) and 400 <= status < 500
+            self._free = refused and status != _TIMEOUT and self._tokens is None
         with suppress(Exception):
             said = str(error)
         self._error = cut(f"{type(error).__name__}: {said}", _SHOWN)

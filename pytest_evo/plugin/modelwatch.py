@@ -50,6 +50,9 @@ _WRAPPED: Mapping[str, Mapping[str, Sequence[str]]] = {
         "completion", "text_completion", "embedding", "transcription", "speech"
     ),
     "litellm.responses.main": _both("responses"),
+    "litellm.chat_completions.dispatch": _both("completion"),
+    "litellm.embeddings.dispatch": _both("embedding"),
+    "litellm.responses.dispatch": _both("responses"),
     "litellm.images.main": _both("image_generation", "image_edit"),
     "litellm.rerank_api.main": _both("rerank"),
     "openai.resources.chat.completions": _CHAT,  # one module in older versions
@@ -201,8 +204,8 @@ def _wrapper(function: _Function, *, waits: bool) -> _Function:
             __tracebackhide__ = True
             if _Current.notes is None or _inside.get():
                 return await function(*args, **kwargs)
-            request = _request(function, args, kwargs)
-            return await _awaited(function(*args, **kwargs), request)
+            answer = function(*args, **kwargs)
+            return await _awaited(answer, lambda: _begun(function, args, kwargs))
 
         return awaiting
 
@@ -212,7 +215,7 @@ def _wrapper(function: _Function, *, waits: bool) -> _Function:
         answer = function(*args, **kwargs)
         if _Current.notes is None or _inside.get() or not inspect.iscoroutine(answer):
             return answer
-        return _awaited(answer, _request(function, args, kwargs))
+        return _awaited(answer, lambda: _begun(function, args, kwargs))
 
     return returning
 
@@ -221,10 +224,9 @@ def _plain_wrapper(function: _Function) -> _Function:
     @functools.wraps(function)
     def calling(*args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
-        notes = _Current.notes
-        if notes is None or _inside.get():
+        call = None if _inside.get() else _begun(function, args, kwargs)
+        if call is None:
             return function(*args, **kwargs)
-        call = new_call(notes, _request(function, args, kwargs))
         _inside.set(True)
         try:
             answer = function(*args, **kwargs)
@@ -233,17 +235,20 @@ def _plain_wrapper(function: _Function) -> _Function:
             raise
         finally:
             _inside.set(False)
+        if inspect.iscoroutine(answer):  # as completion(acompletion=True) gives
+            return _awaited(answer, lambda: call)
         return _taken(call, answer)
 
     return calling
 
 
-async def _awaited(answer: Coroutine[Any, Any, Any], request: Mapping[str, Any]) -> Any:
+async def _awaited(
+    answer: Coroutine[Any, Any, Any], begin: Callable[[], ModelCall | None]
+) -> Any:
     __tracebackhide__ = True
-    notes = _Current.notes
-    if notes is None:  # awaited when the rollout was over
+    call = begin()
+    if call is None:  # awaited when the rollout was over
         return await answer
-    call = new_call(notes, request)
     _inside.set(True)
     try:
         result = await answer
@@ -261,6 +266,15 @@ def _taken(call: ModelCall, answer: Any) -> Any:
     else:
         call.answered(answer)
     return answer
+
+
+def _begun(
+    function: _Function, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> ModelCall | None:
+    notes = _Current.notes
+    if notes is None:
+        return None
+    return new_call(notes, _request(function, args, kwargs))
 
 
 def _request(

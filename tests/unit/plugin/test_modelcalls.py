@@ -140,6 +140,15 @@ def test_raw_responses_are_read_without_touching_them():
     assert made.usage().tokens == 7
 
 
+@pytest.mark.parametrize("status", [408, 500, 503, None, "429"])
+def test_a_status_that_is_no_refusal_leaves_the_price_open(status):
+    error = ConnectionError("lost")
+    error.status_code = status  # type: ignore[attr-defined]
+    made, _, _ = call(model="m", prompt="x")
+    made.failed(error)
+    assert made.usage().usd is None
+
+
 @pytest.mark.parametrize(
     "answer",
     [

@@ -47,6 +47,8 @@ FILES = {
 
         def completion(model, messages, stream=False, cost=0.5, **kwargs):
             "How to complete."
+            if kwargs.pop("acompletion", False):
+                return acompletion(model, messages, **kwargs)
             if kwargs.get("fail"):
                 raise kwargs["fail"]
             answer = chat.Completions().create(model=model, messages=messages)
@@ -192,6 +194,11 @@ def test_methods_that_call_each_other_count_once(chat):
 def test_an_awaited_call_counts_once_though_a_thread_makes_it(litellm):
     used = spent(lambda: asyncio.run(litellm.acompletion(**ASK)))
     assert (used.calls, used.tokens) == (1, 12)
+
+
+def test_a_plain_function_that_gives_something_to_await_counts_once(litellm):
+    used = spent(lambda: asyncio.run(litellm.completion(**ASK, acompletion=True)))
+    assert (used.calls, used.tokens, used.usd) == (1, 12, 0.5)
 
 
 def test_awaited_calls_at_the_same_time_all_count(litellm, chat):
