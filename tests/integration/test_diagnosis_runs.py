@@ -141,7 +141,7 @@ def test_diagnoses_are_made_journalled_charged_and_shown(
     assert all(later["effects"])
     assert any(one["classes"] for one in diagnoses)
     assert "failures are read by mara (openai/scripted)" in done.stdout
-    assert re.search(r"diagnoser: +\d+ model calls", done.stdout)
+    assert re.search(r"^diagnoser +\d+ ", done.stdout, re.M)
 
 
 def test_nothing_of_val_or_test_reaches_the_model_or_the_proposer(
@@ -319,8 +319,8 @@ def test_model_diagnoses_by_default_and_the_llm_proposer_reads_it(
     assert done.returncode == 0, done.stdout + done.stderr
     assert records(root, "diagnosis")
     assert READING["cause"] in proposing[0].text
-    assert re.search(r"diagnoser: +\d+ model calls", done.stdout)
-    assert re.search(r"proposer: +\d+ model calls", done.stdout)
+    assert re.search(r"^diagnoser +\d+ ", done.stdout, re.M)
+    assert re.search(r"^proposer +\d+ ", done.stdout, re.M)
 
 
 def test_failures_are_grouped_and_read_by_three_roles(
