@@ -28,6 +28,7 @@ from pytest_evo.chat import AnswerTooLong
 from pytest_evo.chat import AskedInVain
 from pytest_evo.chat import ChatReply
 from pytest_evo.chat import ChatRequest
+from pytest_evo.chat import Costly
 from pytest_evo.chat import Message
 from pytest_evo.chat import Speaker
 from pytest_evo.chat import ToolsRefused
@@ -55,11 +56,12 @@ _SETTINGS = "[tool.pytest_evo.model_options]"
 
 @dataclass(slots=True)
 class _Attempt:
-    """One request on its way: how often and how long it was tried."""
+    """One request on its way: how often and how long it was tried, and what it cost."""
 
     began: float
     limit: float  # seconds for all tries together
     tries: int = 0
+    spent: Usage = NO_USAGE  # by all tries
     dropped: set[str] = field(default_factory=set)
 
 
@@ -98,7 +100,7 @@ class LiteLLMModel:
         self._closed = threading.Event()
         self._first = threading.Lock()
         self._connected = False
-        self._owed = NO_USAGE  # of the probe, until an answer brings it in
+        self._owed = NO_USAGE  # of the probe, until an answer or failure brings it in
         self._unwanted: set[str] = set()  # parameters that the provider refused
 
     @property
@@ -174,10 +176,18 @@ class LiteLLMModel:
             ToolsRefused: the model takes no tools.
             ModelFailed: no answer after all tries.
         """
-        reply = self._ask(request, self._options.max_wait)
+        try:
+            reply = self._ask(request, self._options.max_wait)
+        except Costly as error:
+            error.usage += self._settle()
+            raise
+        return replace(reply, usage=self._settle() + reply.usage)
+
+    def _settle(self) -> Usage:
+        """What the probe cost, once."""
         with self._first:
             owed, self._owed = self._owed, NO_USAGE
-        return replace(reply, usage=owed + reply.usage) if owed != NO_USAGE else reply
+        return owed
 
     def _ask(self, request: ChatRequest, limit: float) -> ChatReply:
         litellm = _litellm()
@@ -193,11 +203,12 @@ class LiteLLMModel:
                 fault = read_fault(
                     error, _OPTIONAL, tools=bool(request.tools), hide=self._hidden
                 )
+                attempt.spent += Usage(calls=1, seconds=self._clock() - begun)
                 self._meet(fault, attempt, kept)
                 continue
             usage = count(request, response, self._options)
-            usage = replace(usage, calls=attempt.tries, seconds=self._clock() - begun)
-            reply = as_reply(response, usage)
+            attempt.spent += replace(usage, seconds=self._clock() - begun)
+            reply = as_reply(response, attempt.spent)
             if reply is not None:
                 return reply
             nothing = Fault(Meaning.AGAIN, "a reply without an answer")
@@ -280,7 +291,7 @@ class LiteLLMModel:
             raise self._failed(attempt, "the run is ending")
 
     def _failed(self, attempt: _Attempt, why: str) -> AnswerFailed:
-        return AnswerFailed(f"{self._name}: {why}.", _calls(attempt))
+        return AnswerFailed(f"{self._name}: {why}.", attempt.spent)
 
     def _give_up(self, fault: Fault, attempt: _Attempt) -> NoReturn:
         said = f"The provider says: {fault.text}"
@@ -289,28 +300,28 @@ class LiteLLMModel:
             raise AskedInVain(
                 f"{self._name}: the provider refuses the key ({fault.text}). Put a "
                 f"valid one into {variable}; the model may also be closed to it.",
-                _calls(attempt),
+                attempt.spent,
             )
         if fault.meaning is Meaning.MODEL:
             raise AskedInVain(
                 f"--evo-model={self._name}: there is no such model there. {said} "
                 "Type --evo-model=PROVIDER/NAME with a name that the provider has.",
-                _calls(attempt),
+                attempt.spent,
             )
         if fault.meaning is Meaning.QUOTA:
             raise AskedInVain(
                 f"{self._name}: the account has nothing left to pay with. {said} "
                 "Fill it up or take another model.",
-                _calls(attempt),
+                attempt.spent,
             )
         if fault.meaning is Meaning.TOO_LONG:
             raise AnswerTooLong(
-                f"{self._name}: the request is too long for it. {said}", _calls(attempt)
+                f"{self._name}: the request is too long for it. {said}", attempt.spent
             )
         if fault.meaning is Meaning.TOOLS:
-            raise ToolsRefused(f"{self._name} takes no tools. {said}", _calls(attempt))
+            raise ToolsRefused(f"{self._name} takes no tools. {said}", attempt.spent)
         raise AnswerFailed(
-            f"{self._name}: the provider rejects the request. {said}", _calls(attempt)
+            f"{self._name}: the provider rejects the request. {said}", attempt.spent
         )
 
     def _hidden(self, text: str) -> str:
@@ -318,10 +329,6 @@ class LiteLLMModel:
 
 
 _OPTIONAL = ("temperature", "response_format", "max_tokens", "reasoning_effort")
-
-
-def _calls(attempt: _Attempt) -> Usage:
-    return replace(NO_USAGE, calls=attempt.tries)
 
 
 # -- the library ---------------------------------------------------------------------

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from pytest_evo.chat import AskedInVain
 from pytest_evo.chat import ChatRequest
 from pytest_evo.chat import Costly
 from pytest_evo.chat import Finish
@@ -150,6 +151,29 @@ def test_usage_is_estimated_where_the_provider_tells_none() -> None:
     assert usage.output_tokens == 100
     assert usage.usd is not None
     assert usage.usd > 0
+
+
+def test_replies_without_an_answer_are_paid_for_too() -> None:
+    nothing = (
+        '{"id":"x","object":"chat.completion","created":1,"model":"m","choices":[],'
+        '"usage":{"prompt_tokens":40,"completion_tokens":0,"total_tokens":40}}'
+    )
+    said = Answer("hi", input_tokens=100, output_tokens=7)
+    with ModelServer([Fault(raw=nothing), said]) as server:
+        usage = make(server, retries=1, input_usd=1.0, output_usd=1.0).ask(HELLO).usage
+    assert (usage.calls, usage.tokens) == (2, 147)
+    assert usage.usd == pytest.approx(147 / 1e6)
+
+
+def test_time_and_probe_are_charged_with_a_failure() -> None:
+    with ModelServer([Answer("ok"), unauthorized()]) as server:
+        model = make(server)
+        probed = model.probe()
+        with pytest.raises(AskedInVain) as caught:
+            model.ask(HELLO)
+    spent = caught.value.usage
+    assert (spent.calls, spent.tokens) == (2, probed.tokens)
+    assert spent.seconds > probed.seconds > 0
 
 
 @pytest.mark.parametrize(
