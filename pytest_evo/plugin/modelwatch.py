@@ -143,9 +143,10 @@ def wrap_module(name: str, module: ModuleType) -> dict[int, _Function]:
 def _replace_everywhere(replaced: Mapping[int, _Function]) -> None:
     """``from litellm import completion`` may have run before anything was wrapped."""
     for module in list(sys.modules.values()):
-        names = getattr(module, "__dict__", None)
-        if not isinstance(module, ModuleType) or names is None:
+        if not isinstance(module, ModuleType):
             continue
+        # not through its own lookup, which loads a module that waits to be used
+        names: dict[str, Any] = ModuleType.__getattribute__(module, "__dict__")
         for name, value in list(names.items()):
             wrapper = replaced.get(id(value))
             if wrapper is not None and wrapper.__wrapped__ is value:  # type: ignore[attr-defined]

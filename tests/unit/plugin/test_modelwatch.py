@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import importlib.util
 import inspect
 import pickle
 import sys
@@ -330,6 +331,19 @@ def test_what_was_imported_before_is_counted_too(libraries, tmp_path):
         assert user.ask is early.completion.__wrapped__
     finally:
         del sys.modules[module.__name__]
+
+
+def test_modules_that_wait_to_be_used_go_on_waiting(libraries, tmp_path):
+    importlib.import_module("litellm")
+    (tmp_path / "site" / "evo_waiting.py").write_text("raise AssertionError\n")
+    spec = importlib.util.find_spec("evo_waiting")
+    spec.loader = importlib.util.LazyLoader(spec.loader)
+    sys.modules["evo_waiting"] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    try:
+        watch_models(Config(tmp_path))
+    finally:
+        del sys.modules["evo_waiting"]
 
 
 def test_watching_twice_wraps_once(litellm, tmp_path):
