@@ -142,7 +142,8 @@ def wrap_module(name: str, module: ModuleType) -> dict[int, _Function]:
 
 def _replace_everywhere(replaced: Mapping[int, _Function]) -> None:
     """``from litellm import completion`` may have run before anything was wrapped."""
-    for module in list(sys.modules.values()):
+    loaded: list[Any] = list(sys.modules.values())  # anything may be put there
+    for module in loaded:
         if not isinstance(module, ModuleType):
             continue
         # not through its own lookup, which loads a module that waits to be used
