@@ -247,6 +247,8 @@ class Dispatcher:
                     )
                 await stack.enter_async_context(self._flow.slot(work.iteration))
                 self._stop.check()
+                if work.purpose is not Purpose.FINAL:  # it has its own reserve
+                    self._budget.ask()
                 request = self._announce(work, runs, attempt, log)
                 async for rollout in self._evaluator.submit(request):
                     run = (rollout.case, rollout.repeat)

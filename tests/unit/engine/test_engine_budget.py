@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from engine_world import World
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -8,8 +9,12 @@ from pytest_evo.engine.budget import Budget
 from pytest_evo.engine.budget import BudgetReached
 from pytest_evo.engine.budget import Limits
 from pytest_evo.events import ProposalMade
+from pytest_evo.models import Outcome
 from pytest_evo.models import Purpose
+from pytest_evo.models import Reach
+from pytest_evo.models import Rollout
 from pytest_evo.models import Usage
+from pytest_evo.protocols import Request
 from pytest_evo.testing.doubles import ManualClock
 
 STEPS = st.tuples(
@@ -68,3 +73,22 @@ def test_training_limit_counts_training_only() -> None:
     budget.reserve(5, Purpose.CHAIN)
     with pytest.raises(BudgetReached, match="train rollouts"):
         budget.reserve(1, Purpose.PARENT)
+
+
+def test_money_of_the_suite_is_asked_for_before_each_request() -> None:
+    cost = Usage(calls=1, input_tokens=10, usd=1.0)
+    spent: list[str] = []
+
+    def paid(request: Request, case: str, repeat: int) -> Rollout:
+        if request.purpose is not Purpose.FINAL:
+            spent.append(case)
+        seen = Reach(("level",))
+        passed = Outcome.PASSED
+        return Rollout("?", "?", case, repeat, passed, 0.5, usage=cost, reach=seen)
+
+    world = World(fault=paid, usd=200.0, rollouts=None, iterations=None, width=2)
+    end = world.run()
+    assert end.stop.reason == "budget: usd"
+    largest = max(len(request.runs) for request in world.evaluator.requests)
+    assert 200 <= len(spent) <= 200 + 2 * largest
+    assert world.events[-1] == end.stop
