@@ -78,7 +78,7 @@ class Folders:
             if look(left.folder) == left.look:
                 left.folder.rename(destination)
                 self._replace(destination, differing)
-                return _settled(destination, tree)
+                return _settled(left.look, tree, differing)
             remove(left.folder)
         restore(tree, self._blobs, destination)
         return {}
@@ -127,13 +127,16 @@ def _differing(old: Tree, new: Tree) -> list[TreeEntry] | None:
     return found if len(found) <= _MOST_CHANGED * len(new.entries) else None
 
 
-def _settled(folder: Path, tree: Tree) -> dict[str, Known]:
-    seen = look(folder) or {}
+def _settled(seen: Look, tree: Tree, written: list[TreeEntry]) -> dict[str, Known]:
+    """The files of a version, less those just written, that were ``seen`` before."""
     latest = time.time_ns() - _GRAIN
+    new = {entry.path for entry in written}
     return {
         entry.path: Known(seen[entry.path], entry)
         for entry in tree.entries
-        if entry.kind == "file" and entry.path in seen and seen[entry.path][-1] < latest
+        if entry.kind == "file"
+        and entry.path not in new
+        and seen[entry.path][-1] < latest
     }
 
 

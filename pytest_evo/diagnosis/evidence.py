@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Sequence
 from dataclasses import asdict
 from dataclasses import dataclass
@@ -108,7 +109,7 @@ def gather(
     """
     _check_train_only(nodes, cases)
     batch = {case.id for case in cases}
-    return collect(nodes, _on_these(attempts, batch), sources or Sources())
+    return collect(nodes, attempts_on(attempts, batch), sources or Sources())
 
 
 def collect(
@@ -156,13 +157,15 @@ def _check_train_only(nodes: Sequence[Node], cases: Sequence[Case]) -> None:
                 )
 
 
-def _on_these(attempts: Sequence[Attempt], batch: set[CaseId]) -> tuple[Attempt, ...]:
+def attempts_on(
+    attempts: Sequence[Attempt], batch: Collection[CaseId]
+) -> tuple[Attempt, ...]:
     """The newest attempts that ran on a case of the batch, oldest first."""
     found: list[Attempt] = []
     for attempt in reversed(attempts):
         if len(found) == MOST_ATTEMPTS:
             break
-        if not batch.isdisjoint(attempt.scores):
+        if any(case in attempt.scores for case in batch):
             found.append(attempt)
     return tuple(reversed(found))
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_evo.diagnosis.briefing import Versions
+from pytest_evo.diagnosis.evidence import attempts_on
 from pytest_evo.diagnosis.evidence import gather
 from pytest_evo.diagnosis.evidence import Sources
 from pytest_evo.diagnosis.hiding import HidingDiagnoser
@@ -55,7 +56,7 @@ def gatherer(
         return gather(
             hiding.nodes(nodes, files.rollouts.detail),
             hiding.cases(batch),
-            hiding.attempts(attempts),
+            hiding.attempts(attempts_on(attempts, [case.id for case in batch])),
             sources,
         )
 
