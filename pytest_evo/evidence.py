@@ -103,11 +103,6 @@ class Facts:
     bypassed: tuple[Bypass, ...] = ()
     repeated: tuple[Repetition, ...] = ()
 
-    @property
-    def never_reached(self) -> tuple[EditReach, ...]:
-        """Edits that certainly nobody read: they had no effect."""
-        return tuple(reach for reach in self.reach if reach.never)
-
 
 @dataclass(frozen=True, slots=True)
 class Trace:

@@ -69,7 +69,15 @@ def check_files(artifact: Path, schema: ArtifactSchema) -> None:
     Raises:
         ArtifactProblem: something cannot be kept or does not fit the schema.
     """
-    blobs = MemoryBlobs()
+    read_start(artifact, schema, MemoryBlobs())
+
+
+def read_start(artifact: Path, schema: ArtifactSchema, blobs: BlobStore) -> Tree:
+    """Read and check the artifact as a run begins with it.
+
+    Raises:
+        ArtifactProblem: something cannot be kept or does not fit the schema.
+    """
     tree = snapshot(
         artifact,
         blobs,
@@ -78,6 +86,7 @@ def check_files(artifact: Path, schema: ArtifactSchema) -> None:
         max_files=schema.max_files,
     )
     check_start(tree, blobs, schema)
+    return tree
 
 
 def check_start(tree: Tree, blobs: BlobStore, schema: ArtifactSchema) -> None:

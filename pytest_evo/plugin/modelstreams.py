@@ -7,6 +7,7 @@ that all its methods and ``isinstance`` do what they did.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from collections.abc import Awaitable
 from collections.abc import Callable
 from collections.abc import Iterator
 from typing import Any
@@ -51,20 +52,40 @@ def _followed(kind: type) -> type:
     return type(kind)(kind.__name__, (kind,), members)
 
 
+def _read(step: Callable[[], Any], call: ModelCall) -> Any:
+    """The next part of a stream; ``call`` is told of it, or of how the stream ended."""
+    __tracebackhide__ = True
+    try:
+        part = step()
+    except StopIteration:
+        call.ended()
+        raise
+    except BaseException as error:
+        call.failed(error)
+        raise
+    call.part(part)
+    return part
+
+
+async def _aread(step: Callable[[], Awaitable[Any]], call: ModelCall) -> Any:
+    """As :func:`_read`, for a stream that is awaited."""
+    __tracebackhide__ = True
+    try:
+        part = await step()
+    except StopAsyncIteration:
+        call.ended()
+        raise
+    except BaseException as error:
+        call.failed(error)
+        raise
+    call.part(part)
+    return part
+
+
 def _next(method: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def __next__(self: Any) -> Any:
         __tracebackhide__ = True
-        call: ModelCall = getattr(self, _CALL)
-        try:
-            part = method(self)
-        except StopIteration:
-            call.ended()
-            raise
-        except BaseException as error:
-            call.failed(error)
-            raise
-        call.part(part)
-        return part
+        return _read(lambda: method(self), getattr(self, _CALL))
 
     return __next__
 
@@ -72,17 +93,7 @@ def _next(method: Callable[[Any], Any]) -> Callable[[Any], Any]:
 def _anext(method: Callable[[Any], Any]) -> Callable[[Any], Any]:
     async def __anext__(self: Any) -> Any:
         __tracebackhide__ = True
-        call: ModelCall = getattr(self, _CALL)
-        try:
-            part = await method(self)
-        except StopAsyncIteration:
-            call.ended()
-            raise
-        except BaseException as error:
-            call.failed(error)
-            raise
-        call.part(part)
-        return part
+        return await _aread(lambda: method(self), getattr(self, _CALL))
 
     return __anext__
 
@@ -107,14 +118,9 @@ def _each(parts: Iterator[Any], call: ModelCall) -> Iterator[Any]:
     __tracebackhide__ = True
     while True:
         try:
-            part = next(parts)
+            part = _read(parts.__next__, call)
         except StopIteration:
-            call.ended()
             return
-        except BaseException as error:
-            call.failed(error)
-            raise
-        call.part(part)
         yield part
 
 
@@ -122,14 +128,9 @@ async def _aeach(parts: AsyncIterator[Any], call: ModelCall) -> AsyncIterator[An
     __tracebackhide__ = True
     while True:
         try:
-            part = await anext(parts)
+            part = await _aread(parts.__anext__, call)
         except StopAsyncIteration:
-            call.ended()
             return
-        except BaseException as error:
-            call.failed(error)
-            raise
-        call.part(part)
         yield part
 
 

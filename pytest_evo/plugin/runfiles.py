@@ -15,8 +15,7 @@ import pytest
 from pydantic import ValidationError
 
 import pytest_evo
-from pytest_evo.artifact.checks import check_start
-from pytest_evo.artifact.trees import snapshot
+from pytest_evo.artifact.checks import read_start
 from pytest_evo.errors import RunDirectoryProblem
 from pytest_evo.errors import SuiteProblem
 from pytest_evo.events import CasesFrozen
@@ -170,15 +169,7 @@ def create_run(
 def _keep_start(
     directory: RunDirectory, schema: ArtifactSchema, artifact: Path
 ) -> TreeHash:
-    blobs = directory.blobs()
-    tree = snapshot(
-        artifact,
-        blobs,
-        include=schema.include,
-        max_bytes=schema.max_bytes,
-        max_files=schema.max_files,
-    )
-    check_start(tree, blobs, schema)
+    tree = read_start(artifact, schema, directory.blobs())
     return directory.trees().put(tree)
 
 

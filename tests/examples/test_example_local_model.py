@@ -5,11 +5,9 @@ No model is needed here: where an answer is, a scripted server gives it.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -22,10 +20,13 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from example_copy import copy_of
+from example_copy import EXAMPLES
+from example_copy import loaded
 
 from pytest_evo.settings import load_settings
 
-EXAMPLE = Path(__file__).parents[2] / "example_projects" / "local_model"
+EXAMPLE = EXAMPLES / "local_model"
 MODULES = ("tasks", "prompts", "server")
 TARGETS = ("topics", "extraction")
 SETTINGS = tomllib.loads((EXAMPLE / "pyproject.toml").read_text("utf-8"))
@@ -35,26 +36,13 @@ KNOBS = {knob["key"]: knob for knob in RULE["knob"]}
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy without what runs have left."""
-    copy = tmp_path_factory.mktemp("example") / "local_model"
-    hidden = shutil.ignore_patterns(".*", "__pycache__", "evo-reports")
-    return Path(shutil.copytree(EXAMPLE, copy, ignore=hidden))
+    return copy_of("local_model", tmp_path_factory.mktemp("example"))
 
 
 @pytest.fixture(scope="module")
 def example(project: Path) -> Iterator[dict[str, ModuleType]]:
-    """The modules of the copy, gone from ``sys.modules`` afterwards."""
-    loaded: dict[str, ModuleType] = {}
-    for name in MODULES:
-        assert name not in sys.modules, f"another module is called {name}"
-        spec = importlib.util.spec_from_file_location(name, project / f"{name}.py")
-        assert spec is not None
-        assert spec.loader is not None
-        loaded[name] = sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(loaded[name])
-    yield loaded
-    for name in MODULES:
-        del sys.modules[name]
+    with loaded(project, MODULES) as modules:
+        yield modules
 
 
 def task_of(example: dict[str, ModuleType], target: str) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -14,8 +13,11 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from example_copy import copy_of
+from example_copy import EXAMPLES
+from example_copy import loaded
 
-EXAMPLE = Path(__file__).parents[2] / "example_projects" / "retrieval"
+EXAMPLE = EXAMPLES / "retrieval"
 MODULES = ("corpus", "index", "metrics", "questions", "search")
 
 np = pytest.importorskip("numpy", reason="the example needs its requirements.txt")
@@ -25,26 +27,13 @@ pytest.importorskip("Stemmer", reason="the example needs its requirements.txt")
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy, so that neither caches nor candidates touch the example itself."""
-    copy = tmp_path_factory.mktemp("example") / "retrieval"
-    hidden = shutil.ignore_patterns(".*", "__pycache__", "evo-reports")
-    return Path(shutil.copytree(EXAMPLE, copy, ignore=hidden))
+    return copy_of("retrieval", tmp_path_factory.mktemp("example"))
 
 
 @pytest.fixture(scope="module")
 def example(project: Path) -> Iterator[dict[str, ModuleType]]:
-    """The modules of the copy, gone from ``sys.modules`` afterwards."""
-    loaded: dict[str, ModuleType] = {}
-    for name in MODULES:
-        assert name not in sys.modules, f"another module is called {name}"
-        spec = importlib.util.spec_from_file_location(name, project / f"{name}.py")
-        assert spec is not None
-        assert spec.loader is not None
-        loaded[name] = sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(loaded[name])
-    yield loaded
-    for name in MODULES:
-        del sys.modules[name]
+    with loaded(project, MODULES) as modules:
+        yield modules
 
 
 def test_corpus_has_thousands_of_passages_with_unique_ids(example):

@@ -9,23 +9,8 @@ import pytest
 from evolve_project import evolve
 from evolve_project import records
 from evolve_project import run_directory
+from odd_project import PARTS
 
-PARTS = """
-from pytest_evo.models import Decision
-from pytest_evo.models import Verdict
-
-class Take:
-    def decide(self, comparison):
-        return Verdict(Decision.ACCEPTED, 1.0, 0.0, None, "taken")
-
-    def smallest_batch(self, size, noisy_share, variance, attempts):
-        return max(1, size)
-
-class Start:
-    def sample(self, population, rng):
-        starts = [member for member in population if member.candidate.id == "c0000"]
-        return (starts or list(population))[0]
-"""
 SETTINGS = """
 artifact = "art"
 scripted = "proposals.py"
