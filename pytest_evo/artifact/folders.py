@@ -23,6 +23,7 @@ from pytest_evo.artifact.trees import facts_of
 from pytest_evo.artifact.trees import Known
 from pytest_evo.artifact.trees import restore
 from pytest_evo.artifact.trees import write_entry
+from pytest_evo.errors import ArtifactProblem
 from pytest_evo.models import Tree
 from pytest_evo.models import TreeEntry
 
@@ -75,11 +76,8 @@ class Folders:
             if differing is None:
                 continue
             self._left.remove(left)
-            if look(left.folder) == left.look:
-                left.folder.rename(destination)
-                self._replace(destination, differing)
+            if self._use_again(left, destination, differing):
                 return _settled(left.look, tree, differing)
-            remove(left.folder)
         restore(tree, self._blobs, destination)
         return {}
 
@@ -97,20 +95,38 @@ class Folders:
         self._root.mkdir(mode=0o700, exist_ok=True)
         self._count += 1
         kept = self._root / str(self._count)
-        folder.rename(kept)
+        try:
+            folder.rename(kept)
+        except FileNotFoundError:
+            return  # whoever wrote the version is still at work on it
         self._left.append(_Left(kept, tree, seen))
         if len(self._left) > self._most:
             remove(self._left.pop(0).folder)
 
-    def _replace(self, folder: Path, differing: list[TreeEntry]) -> None:
+    def _use_again(
+        self, left: _Left, destination: Path, differing: list[TreeEntry]
+    ) -> bool:
+        """Whether ``destination`` is now the folder with the differing files written.
+
+        Where it is not, nothing is left of the folder: one that was changed, or that a
+        process which outlived its proposal changes under our hands.
+        """
+        if look(left.folder) != left.look:
+            remove(left.folder)
+            return False
+        left.folder.rename(destination)
         try:
             for entry in differing:
-                path = folder / entry.path
+                path = destination / entry.path
                 path.unlink()
                 write_entry(entry, self._blobs, str(path))
+        except (OSError, ArtifactProblem):
+            remove(destination)
+            return False
         except BaseException:
-            remove(folder)
+            remove(destination)
             raise
+        return True
 
 
 def _differing(old: Tree, new: Tree) -> list[TreeEntry] | None:
@@ -143,8 +159,16 @@ def _settled(seen: Look, tree: Tree, written: list[TreeEntry]) -> dict[str, Know
 def look(folder: Path) -> Look | None:
     """What is in a folder.
 
-    None where it cannot be used again: a pipe, a second name, a folder that is locked.
+    None where it cannot be used again: a pipe, a second name, a folder that is locked,
+    a name that went away while it was looked at.
     """
+    try:
+        return _look(folder)
+    except OSError:
+        return None
+
+
+def _look(folder: Path) -> Look | None:
     top = folder.lstat()
     found = {"": facts_of(top)}
     waiting = [("", str(folder), top)]

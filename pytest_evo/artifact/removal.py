@@ -2,22 +2,49 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import shutil
+import time
 from pathlib import Path
+
+_OUTLASTED = 1.0  # s
+_PAUSE = 0.01  # s
+_CHANGING = {
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.EEXIST,
+    errno.ENOTEMPTY,
+    errno.ELOOP,
+}
 
 
 def remove(directory: Path) -> None:
     """Remove a directory with read-only, unreadable or very deep folders in it.
 
-    No link is followed; a link is removed itself. A missing directory is fine.
+    No link is followed; a link is removed itself. A missing directory is fine. A
+    process that still works in the directory is outlasted for a second.
 
     Raises:
-        OSError: something in it is not ours.
+        OSError: something in it is not ours, or somebody never stops adding to it.
     """
+    end = time.monotonic() + _OUTLASTED
+    while True:
+        try:
+            _remove(directory)
+        except OSError as error:
+            if error.errno not in _CHANGING or time.monotonic() > end:
+                raise
+            time.sleep(_PAUSE)
+        else:
+            return
+
+
+def _remove(directory: Path) -> None:
     if directory.is_symlink() or directory.is_file():
-        directory.unlink()
+        directory.unlink(missing_ok=True)
         return
     try:
         shutil.rmtree(directory)

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -279,3 +282,64 @@ def test_versions_are_there_after_a_restart(tmp_path):
     assert (workspace / "artifact/a.md").stat().st_mode & 0o777 == 0o600
     with pytest.raises(EvoError):
         shop().tree("0" * 64)
+
+
+class Meddler:
+    """Changes a folder for as long as it is open, as a process left behind does."""
+
+    def __init__(self, meddle, folder: Path) -> None:
+        self.meddle = meddle
+        self.folder = folder
+        self.over = threading.Event()
+        self.thread = threading.Thread(target=self.run)
+        self.often = sys.getswitchinterval()
+
+    def run(self) -> None:
+        while not self.over.is_set():
+            with contextlib.suppress(OSError):
+                self.meddle(self.folder)
+
+    def __enter__(self) -> None:
+        sys.setswitchinterval(1e-5)
+        self.thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.over.set()
+        self.thread.join()
+        sys.setswitchinterval(self.often)
+
+
+def swap_file(folder: Path) -> None:
+    (folder / "a.md").unlink()
+    (folder / "a.md").symlink_to("b.md")
+    (folder / "a.md").unlink()
+    (folder / "a.md").write_text("other")
+
+
+def swap_folder(folder: Path) -> None:
+    (folder / "more").mkdir()
+    (folder / "more" / "x.md").write_text("x")
+    (folder / "more" / "x.md").unlink()
+    (folder / "more").rmdir()
+
+
+def swap_all(folder: Path) -> None:
+    away = folder.with_name("away")
+    folder.rename(away)
+    away.rename(folder)
+
+
+@pytest.mark.parametrize("meddle", [swap_file, swap_folder, swap_all])
+def test_a_workspace_that_changes_all_the_time_is_an_edit_or_a_refusal(
+    tmp_path, meddle
+):
+    bench = Bench(tmp_path)
+    for number in range(60):
+        workspace = bench.shop.open(KEY, bench.start, (), ())
+        folder = workspace / "artifact"
+        (folder / "b.md").write_text(f"{number}")
+        meddler = Meddler(meddle, folder)
+        with meddler, contextlib.suppress(ProposalRefused):
+            bench.shop.close(KEY, bench.start, "because")
+        bench.shop.discard(KEY)
+        assert bench.left() == []
