@@ -24,6 +24,8 @@ def visible(text: str) -> str:
     Colours are taken off. Control characters, those that turn the direction of writing
     or have no width, and lone surrogates become escapes; line ends and tabs stay.
     """
+    if text.isascii() and text.isprintable():
+        return text  # most names and messages
     plain = _ANSI.sub("", text.replace("\r\n", "\n"))
     return _UNSEEN.sub(_escape, plain)
 
@@ -37,7 +39,7 @@ def _escape(found: re.Match[str]) -> str:
 
 def one_line(text: str, budget: int = 2_000) -> str:
     """Visible text without line ends, at most ``budget`` characters."""
-    return cut(re.sub(r"\s+", " ", visible(text)).strip(), budget)
+    return cut(" ".join(visible(text).split()), budget)
 
 
 def cut(text: str, budget: int) -> str:

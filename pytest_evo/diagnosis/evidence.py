@@ -18,6 +18,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pydantic_core import PydanticSerializationError
+from pydantic_core import to_json
+
 from pytest_evo.diagnosis.history import measure
 from pytest_evo.diagnosis.history import NO_SCHEMA
 from pytest_evo.diagnosis.history import score_history
@@ -282,13 +285,21 @@ class _Folder:
         self._root = root
 
     def text(self, name: str, text: str) -> None:
-        path = self._root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # a lone surrogate becomes \udcxx, which in JSON is an escape for itself
-        path.write_bytes(text.encode("utf-8", "backslashreplace"))
+        self._write(name, text.encode("utf-8", "backslashreplace"))
 
     def data(self, name: str, data: Any) -> None:
-        self.text(name, json.dumps(_short(data), ensure_ascii=False, indent=1))
+        short = _short(data)
+        try:
+            written = to_json(short, indent=1)
+        except PydanticSerializationError:  # half a surrogate pair: its escape is JSON
+            text = json.dumps(short, ensure_ascii=False, indent=1)
+            written = text.encode("utf-8", "backslashreplace")
+        self._write(name, written)
+
+    def _write(self, name: str, data: bytes) -> None:
+        path = self._root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
 
 
 def _short(data: Any) -> Any:

@@ -5,14 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from functools import cache
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from pathlib import PurePosixPath
-from typing import Any
 
-from pydantic import TypeAdapter
 from pydantic import ValidationError
 
 from pytest_evo.models import CandidateId
@@ -66,14 +63,14 @@ class RolloutFiles:
         trace = rollout_path(
             rollout.candidate, rollout.case, rollout.repeat, rollout.attempt
         )
-        self._write(trace, to_json(_adapter(), rollout.detail))
+        self._write(trace, to_json(adapter_for(Detail), rollout.detail))
         return _with_trace(rollout, trace)
 
     def detail(self, trace: str) -> Detail:
         """Read a detail back by the name that ``keep`` gave it."""
         path = self._inside(trace)
         try:
-            detail: Detail = _adapter().validate_json(path.read_bytes())
+            detail: Detail = adapter_for(Detail).validate_json(path.read_bytes())
         except (OSError, ValidationError) as error:
             why = (
                 error.strerror if isinstance(error, OSError) else "it is cut or altered"
@@ -127,8 +124,3 @@ def _with_trace(rollout: Rollout, trace: str) -> Rollout:
         trace=trace,
         started=rollout.started,
     )
-
-
-@cache
-def _adapter() -> TypeAdapter[Any]:
-    return adapter_for(Detail)

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from functools import cache
 from pathlib import Path
-from typing import Any
 
-from pydantic import TypeAdapter
 from pydantic import ValidationError
 
 from pytest_evo.artifact.trees import make_tree
@@ -39,7 +36,7 @@ class TreeFiles:
             return tree.hash
         path = self._file(tree.hash)
         if not self._is_whole(path, tree.hash):
-            write_once(path, to_json(_adapter(), tree) + b"\n")
+            write_once(path, to_json(adapter_for(Tree), tree) + b"\n")
         self._remember(tree)
         return tree.hash
 
@@ -69,7 +66,7 @@ class TreeFiles:
     def _read(self, tree_hash: TreeHash) -> Tree:
         path = self._file(tree_hash)
         try:
-            tree: Tree = _adapter().validate_json(path.read_bytes())
+            tree: Tree = adapter_for(Tree).validate_json(path.read_bytes())
         except (OSError, ValidationError) as error:
             missing = isinstance(error, FileNotFoundError)
             raise RunDirectoryProblem(
@@ -98,8 +95,3 @@ class TreeFiles:
         if not tree_hash or not set(tree_hash) <= _HEXADECIMAL:
             raise ValueError(f"{tree_hash!r} is not the hash of a tree")
         return self._path / f"{tree_hash}.json"
-
-
-@cache
-def _adapter() -> TypeAdapter[Any]:
-    return adapter_for(Tree)
