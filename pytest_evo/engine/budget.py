@@ -21,12 +21,21 @@ TRAINING = frozenset(
 """Purposes that count against ``--budget-train-rollouts``."""
 
 
+_PRICES = {
+    "suite": "Give litellm the prices, or say them with evo_usage(usd=...) and set "
+    "count_model_calls = false",
+    "others": "Write input_usd and output_usd (for a million tokens) into the options "
+    "of the model",
+}
+
+
 class BudgetReached(EvoError):
     """A limit does not allow the next step: a soft stop, not a failure."""
 
-    def __init__(self, axis: str, detail: str) -> None:
-        super().__init__(f"{axis}: {detail}")
+    def __init__(self, axis: str, detail: str, remedy: str = "") -> None:
+        super().__init__(f"{axis}: {detail}" + (f". {remedy}" if remedy else ""))
         self.axis = axis
+        self.remedy = remedy  # where it is not a larger limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +83,23 @@ class Budget:
 
     @property
     def usd(self) -> float:
-        """Money of all roles, as far as prices are known."""
-        return sum(usage.usd or 0.0 for usage in self.usage.values())
+        """Money of all roles: known prices, and estimates of the others."""
+        return sum(usage.counted_usd for usage in self.usage.values())
+
+    @property
+    def _blind(self) -> BudgetReached | None:
+        """Why a limit of money cannot be kept, if it cannot."""
+        for role, usage in self.usage.items():
+            if self.limits.usd is not None and usage.estimated_usd is None:
+                return BudgetReached(
+                    "usd",
+                    f"nobody knows the price of calls by the {role} ({usage.unpriced} "
+                    f"of unknown price), so --budget-usd={self.limits.usd:g} cannot be "
+                    "kept",
+                    f"{_PRICES.get(role, _PRICES['others'])}, or limit --budget-tokens "
+                    "instead",
+                )
+        return None
 
     def left(self) -> int | None:
         """Rollouts that may still be reserved outside the final measurement."""
@@ -99,7 +123,7 @@ class Budget:
         return max(0, self.limits.tokens - self.tokens)
 
     def usd_left(self) -> float | None:
-        """Money that models may still cost, as far as prices are known."""
+        """Money that models may still cost, unknown prices being estimated."""
         if self.limits.usd is None:
             return None
         return max(0.0, self.limits.usd - self.usd)
@@ -119,6 +143,8 @@ class Budget:
             raise BudgetReached("tokens", f"{self.tokens} of {limits.tokens} spent")
         if limits.usd is not None and self.usd >= limits.usd:
             raise BudgetReached("usd", f"{self.usd:.4f} of {limits.usd:g} spent")
+        if self._blind is not None:
+            raise self._blind
 
     def close(self, axis: str, detail: str) -> None:
         """Let nothing new start: what is left does not pay for the next call."""

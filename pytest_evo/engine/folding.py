@@ -52,6 +52,6 @@ def start_figures(events: Sequence[Event]) -> StartFigures:
             continue
         scores.setdefault(event.case, []).append(event.score)
         seconds.setdefault(event.case, event.seconds)
-        usage.setdefault(event.case, (event.usage.tokens, event.usage.usd or 0.0))
+        usage.setdefault(event.case, (event.usage.tokens, event.usage.counted_usd))
     averages = {case: sum(row) / len(row) for case, row in scores.items()}
     return StartFigures(averages, seconds, usage)

@@ -55,6 +55,6 @@ def _figures(
         child = float(sum(rollout.usage.tokens for rollout in rollouts))
         start = sum(setup.start_usage.get(row.case, (0, 0.0))[0] for row in rollouts)
     else:
-        child = sum(rollout.usage.usd or 0.0 for rollout in rollouts)
+        child = sum(rollout.usage.counted_usd for rollout in rollouts)
         start = sum(setup.start_usage.get(row.case, (0, 0.0))[1] for row in rollouts)
     return child / count, start / count

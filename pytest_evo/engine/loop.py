@@ -391,6 +391,11 @@ class Loop:
 def unfinished_baseline(reached: BudgetReached, spent: int) -> BudgetProblem:
     """The error for a budget that ended before the start was measured."""
     option = f"--budget-{reached.axis.replace(' ', '-')}"
+    if reached.remedy:
+        return BudgetProblem(
+            f"the run stops in its baseline, after {spent} rollouts: {reached}. Then "
+            "start a new one: pytest --evolve"
+        )
     return BudgetProblem(
         f"the budget ended before the baseline was complete: {reached}. {spent} "
         "rollouts were spent, those included that were retried or that a killed "

@@ -35,6 +35,7 @@ from pytest_evo.chat import ToolsRefused
 from pytest_evo.errors import ModelFailed
 from pytest_evo.errors import ModelProblem
 from pytest_evo.llm.faults import Fault
+from pytest_evo.llm.faults import may_cost
 from pytest_evo.llm.faults import Meaning
 from pytest_evo.llm.faults import read_fault
 from pytest_evo.llm.waiting import Backoff
@@ -43,6 +44,9 @@ from pytest_evo.llm.wire import as_messages
 from pytest_evo.llm.wire import as_reply
 from pytest_evo.llm.wire import as_tools
 from pytest_evo.llm.wire import count
+from pytest_evo.llm.wire import lost
+from pytest_evo.llm.wire import price_of
+from pytest_evo.llm.wire import table_price
 from pytest_evo.models import NO_USAGE
 from pytest_evo.models import Usage
 from pytest_evo.settings_model import ModelSettings
@@ -203,16 +207,35 @@ class LiteLLMModel:
                 fault = read_fault(
                     error, _OPTIONAL, tools=bool(request.tools), hide=self._hidden
                 )
-                attempt.spent += Usage(calls=1, seconds=self._clock() - begun)
+                spent = self._failed_call(error, request, kept)
+                attempt.spent += replace(spent, seconds=self._clock() - begun)
                 self._meet(fault, attempt, kept)
                 continue
             usage = count(request, response, self._options)
+            if usage.usd is None:
+                guess = self._price(usage.input_tokens, usage.output_tokens)
+                usage = replace(usage, estimated_usd=guess)
             attempt.spent += replace(usage, seconds=self._clock() - begun)
             reply = as_reply(response, attempt.spent)
             if reply is not None:
                 return reply
             nothing = Fault(Meaning.AGAIN, "a reply without an answer")
             self._meet(nothing, attempt, kept)
+
+    def _failed_call(
+        self, error: Exception, request: ChatRequest, kept: dict[str, Any]
+    ) -> Usage:
+        """What a call without an answer counts as: nothing only where that is known."""
+        if not may_cost(error):
+            return Usage(calls=1)
+        return lost(request, kept.get("max_tokens", 0), self._price)
+
+    def _price(self, sent: int, received: int) -> float | None:
+        """What so many tokens cost, by the settings or the library's table."""
+        own = price_of(self._options, sent, 0, received)
+        return (
+            table_price(_litellm(), self._name, sent, received) if own is None else own
+        )
 
     def _send(
         self, litellm: ModuleType, messages: list[dict[str, Any]], kept: dict[str, Any]

@@ -12,6 +12,7 @@ import re
 import tempfile
 from collections.abc import Callable
 from collections.abc import Sequence
+from dataclasses import asdict
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -105,18 +106,14 @@ class UsageRecord(Record):
     output_tokens: int = Field(ge=0)
     usd: float | None = Field(ge=0, allow_inf_nan=False)
     seconds: float = Field(ge=0, allow_inf_nan=False)
+    unpriced: int = Field(default=0, ge=0)
+    known_usd: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    estimated_usd: float | None = Field(default=0.0, ge=0, allow_inf_nan=False)
 
     @classmethod
     def of(cls, usage: Usage) -> Self:
         """The record of a usage."""
-        return cls(
-            calls=usage.calls,
-            input_tokens=usage.input_tokens,
-            cached_tokens=usage.cached_tokens,
-            output_tokens=usage.output_tokens,
-            usd=usage.usd,
-            seconds=usage.seconds,
-        )
+        return cls(**asdict(usage))
 
     def usage(self) -> Usage:
         """The value."""

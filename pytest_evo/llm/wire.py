@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 from pytest_evo.chat import ChatReply
@@ -105,6 +108,45 @@ def _finish(
     return Finish.STOP if text.strip() else Finish.EMPTY
 
 
+def lost(
+    request: ChatRequest, most: int, price: Callable[[int, int], float | None]
+) -> Usage:
+    """What a call counts as whose answer did not come: a call of an unknown price.
+
+    Its tokens are those of the request, by its size. Budgets take it for what it costs
+    with an answer of ``most`` tokens, where ``price`` knows.
+    """
+    sent = size_of(request) // BYTES_A_TOKEN
+    return Usage(1, sent, usd=None, unpriced=1, estimated_usd=price(sent, most))
+
+
+def price_of(
+    options: ModelSettings, given: int, cached: int, made: int
+) -> float | None:
+    """What tokens cost at the prices of the settings; None where they have none."""
+    if options.input_usd is None or options.output_usd is None:
+        return None
+    reduced = options.input_usd if options.cached_usd is None else options.cached_usd
+    fresh = given - cached
+    return (
+        fresh * options.input_usd + cached * reduced + made * options.output_usd
+    ) / 1e6
+
+
+def table_price(
+    litellm: ModuleType, model: str, sent: int, received: int
+) -> float | None:
+    """What tokens cost by litellm's table; None for a model that it does not know."""
+    try:
+        prices = litellm.cost_per_token(
+            model=model, prompt_tokens=sent, completion_tokens=received
+        )
+    except Exception as error:  # noqa: BLE001 - it raises a bare one for such models
+        logging.getLogger(__name__).debug("no price of %s: %s", model, error)
+        return None
+    return float(sum(prices))
+
+
 def count(request: ChatRequest, response: Any, options: ModelSettings) -> Usage:
     """What a response cost, by the provider's own figures; estimated without any.
 
@@ -121,15 +163,8 @@ def count(request: ChatRequest, response: Any, options: ModelSettings) -> Usage:
         made = _length_of(response) // BYTES_A_TOKEN
     hidden = getattr(response, "_hidden_params", None) or {}
     price = hidden.get("response_cost") if counted else None
-    if options.input_usd is not None and options.output_usd is not None:
-        reduced = (
-            options.input_usd if options.cached_usd is None else options.cached_usd
-        )
-        price = (
-            (given - cached) * options.input_usd
-            + cached * reduced
-            + made * options.output_usd
-        ) / 1e6
+    own = price_of(options, given, cached, made)
+    price = price if own is None else own
     return Usage(
         calls=1,
         input_tokens=given,

@@ -126,7 +126,7 @@ class RunModels:
         if isinstance(self._tape, ReplayTape) and budget_usd is not None:
             self._tape.check_prices(budget_usd)
         for model in self._live:
-            cost = model.probe().usd
+            cost = model.probe().estimated_usd
             if budget_usd is not None and cost is None:
                 raise ModelProblem(
                     f"--budget-usd={budget_usd:g} cannot be kept: nobody knows what "

@@ -81,20 +81,17 @@ class RationedModel:
         charged = budget.usage.get(self._role, NO_USAGE)
         if self._before is None:
             self._before = charged
-        waiting = self._spent.tokens - (charged.tokens - self._before.tokens)
+        spent = self._spent - (charged - self._before)
         tokens = budget.tokens_left()
-        if tokens is not None and waiting + self._asked + need >= tokens:
+        if tokens is not None and spent.tokens + self._asked + need >= tokens:
             self._refuse(
                 budget,
                 "tokens",
-                f"{max(0, tokens - waiting):,} are left and do not pay for a question "
-                f"of about {need:,}",
+                f"{max(0, tokens - spent.tokens):,} are left and do not pay for a "
+                f"question of about {need:,}",
             )
-        owed = (self._spent.usd or 0.0) - (
-            (charged.usd or 0.0) - (self._before.usd or 0.0)
-        )
         usd = budget.usd_left()
-        if usd is not None and owed >= usd:
+        if usd is not None and spent.counted_usd >= usd:
             self._refuse(budget, "usd", "nothing is left")
 
     def _refuse(self, budget: Budget, axis: str, why: str) -> NoReturn:

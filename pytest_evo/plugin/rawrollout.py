@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import asdict
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,20 +39,13 @@ class RawRollout:
 
     def to_plain(self) -> dict[str, Json]:
         """As JSON can hold it; lone surrogates and NULs survive ASCII JSON."""
-        usage, detail = self.usage, self.detail
+        detail = self.detail
         return {
             "outcome": self.outcome.value,
             "score": self.score,
             "seconds": self.seconds,
             "metrics": [[one.name, one.value, one.audit] for one in self.metrics],
-            "usage": {
-                "calls": usage.calls,
-                "input_tokens": usage.input_tokens,
-                "cached_tokens": usage.cached_tokens,
-                "output_tokens": usage.output_tokens,
-                "usd": usage.usd,
-                "seconds": usage.seconds,
-            },
+            "usage": asdict(self.usage),
             "phases": [_phase_to_plain(phase) for phase in detail.phases],
             "steps": [[step.name, dict(step.data)] for step in detail.steps],
             "warnings": list(detail.warnings),

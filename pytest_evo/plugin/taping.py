@@ -138,7 +138,7 @@ class ReplayTape:
         """
         for exchange in self._cassette.exchanges:
             back = exchange.reply or exchange.failure
-            if back is not None and back.usage.usd is None:
+            if back is not None and back.usage.usage().estimated_usd is None:
                 raise ModelProblem(
                     f"--budget-usd={budget_usd:g} cannot be kept: prices are not on "
                     f"{self._cassette.path}. Leave the budget out, or record again "

@@ -80,6 +80,11 @@ def _families(run: RunReport) -> Iterator[tuple[str, str, Iterable[Sample]]]:
         [({"role": role}, usage.seconds) for role, usage in used],
     )
     yield (
+        "evo_unpriced_calls",
+        "Model calls of an unknown price.",
+        [({"role": role}, usage.unpriced) for role, usage in used],
+    )
+    yield (
         "evo_usd",
         "Known cost of model calls in US dollars.",
         [({"role": role}, u.usd) for role, u in used if u.usd is not None],

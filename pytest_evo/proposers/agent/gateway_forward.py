@@ -90,6 +90,8 @@ class Forward:
         self._tokens: Counted | None = None
         self._need = 0
         self._status = 0
+        self._sent = False
+        self._whole = False  # nothing of the reply is missing
         self._usage: Usage | None = None
 
     def go(self) -> None:
@@ -130,12 +132,15 @@ class Forward:
         """Count the call, once, before the agent can know that it is over."""
         if self._usage is not None or not self._route.metered:
             return
-        answered = self._answered if self._status < 300 else 0
-        if not self._status and self._gateway.closing.is_set():
-            answered = 1  # it was broken off here, and may be on the bill
+        # what went out and was not refused may be on the bill, whatever came back
+        billed = self._sent and self._status < 300
         took = time.monotonic() - self._began
         self._usage = self._gateway.allowance.settle(
-            self._need, self._tokens, took, answered
+            self._need,
+            self._tokens,
+            took,
+            max(1, self._answered) if billed else 0,
+            0 if self._whole else _most(self._body),
         )
 
     def _ask(
@@ -148,6 +153,8 @@ class Forward:
             if value := self._handler.headers.get(name):
                 headers[name] = value
         try:
+            upstream.connect()
+            self._sent = True
             upstream.request("POST", where.path, data, headers)
             reply = upstream.getresponse()
         except (OSError, http.client.HTTPException) as error:
@@ -169,6 +176,7 @@ class Forward:
             self._pass_stream(reply, headers)
             return
         data = self._read(reply)
+        self._whole = not reply.length  # it is read short without an error
         self._keep(data)
         with contextlib.suppress(ValueError, RecursionError):  # it is no JSON
             body = json.loads(data)
@@ -211,6 +219,7 @@ class Forward:
             self._write(stream.rest())
             whole = not reply.length  # all that was announced has come
             self._tokens = stream.usage
+            self._whole = whole
             self._settle()
             if whole:
                 handler.wfile.write(b"0\r\n\r\n")
@@ -228,6 +237,13 @@ class Forward:
         self._answered += len(data)
         if len(self._said) < 2 * KEPT:
             self._said += data[: 2 * KEPT]
+
+
+def _most(body: Body) -> int:
+    """How long a reply may get, as far as the request says."""
+    names = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+    given = (body.get(name) for name in names)
+    return next((n for n in given if isinstance(n, int) and 0 < n < 10**7), 0)
 
 
 def headers_for(upstream: Upstream, wire: Wire) -> dict[str, str]:

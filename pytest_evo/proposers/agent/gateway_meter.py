@@ -54,7 +54,7 @@ class Meter:
         """
         with self.lock:
             running = self.total.tokens - self._settled.tokens
-            paid = (self.total.usd or 0.0) - (self._settled.usd or 0.0)
+            paid = self.total.counted_usd - self._settled.counted_usd
             return Allowance(
                 self,
                 None if tokens_left is None else tokens_left - running,
@@ -121,29 +121,30 @@ class Allowance:
             return need, None if tokens is None else max(1, tokens - need)
 
     def settle(
-        self, need: int, tokens: Counted | None, seconds: float, answered: int
+        self,
+        need: int,
+        tokens: Counted | None,
+        seconds: float,
+        answered: int,
+        most: int = 0,
     ) -> Usage:
         """Count a call that is over; return what it cost.
 
         Args:
             need: what was reserved for it.
-            tokens: as the provider counted them; None: they are guessed.
+            tokens: as the provider counted them; None: they are guessed, and the price
+                is unknown.
             seconds: how long it took.
             answered: bytes of the reply; with 0 of them an uncounted call was free.
+            most: tokens of a whole reply, where its end was lost.
         """
         guessed = tokens is None and answered > 0
-        if tokens is None:
-            tokens = Counted(need, 0, answered // _BYTES_PER_TOKEN)
-            if not answered:
-                tokens = Counted()
-        usage = Usage(
-            1,
-            tokens.input_tokens,
-            tokens.cached_tokens,
-            tokens.output_tokens,
-            self._price(tokens),
-            seconds,
-        )
+        if tokens is not None:
+            usage = self._counted(tokens, seconds)
+        elif answered:
+            usage = self._guessed(need, seconds, answered // _BYTES_PER_TOKEN, most)
+        else:
+            usage = Usage(1, seconds=seconds)
         with self._meter.lock:
             self._reserved -= need
             self.guessed += guessed
@@ -151,13 +152,37 @@ class Allowance:
             self._meter.total += usage
         return usage
 
+    def _counted(self, tokens: Counted, seconds: float) -> Usage:
+        return Usage(
+            1,
+            tokens.input_tokens,
+            tokens.cached_tokens,
+            tokens.output_tokens,
+            self._price(tokens),
+            seconds,
+        )
+
+    def _guessed(self, sent: int, seconds: float, received: int, most: int) -> Usage:
+        """A call of unknown price: its reply was lost, or nobody counted."""
+        prices = self._meter.prices
+        whole = Counted(sent, 0, max(received, most))
+        return Usage(
+            1,
+            sent,
+            output_tokens=received,
+            usd=None,
+            seconds=seconds,
+            unpriced=1,
+            estimated_usd=None if prices is None else prices.of(whole),
+        )
+
     def _left(self) -> tuple[int | None, float | None]:
         total, begin = self._meter.total, self._begin
         tokens = usd = None
         if self._tokens_left is not None:
             tokens = self._tokens_left - (total.tokens - begin.tokens) - self._reserved
         if self._usd_left is not None:
-            usd = self._usd_left - ((total.usd or 0.0) - (begin.usd or 0.0))
+            usd = self._usd_left - (total.counted_usd - begin.counted_usd)
         return tokens, usd
 
     def _price(self, tokens: Counted) -> float | None:

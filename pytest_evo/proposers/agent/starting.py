@@ -199,7 +199,8 @@ def _check_money(
     if upstream is None:
         notice(
             f"--budget-usd={settings.budget_usd:g} counts only what the agent itself "
-            "says that it costs: it has no api_base, so no gateway counts"
+            "says that it costs: it has no api_base, so no gateway counts. Where it "
+            "says nothing, the run ends after its first proposal"
         )
         return
     if settings.agent_options.input_usd is None:

@@ -49,7 +49,7 @@ class Purse:
     def settle(self, usage: Usage) -> None:
         """Take over that the engine charges a finished proposal now."""
         with self._lock:
-            self._running = _minus(self._running, usage)
+            self._running -= usage
 
     @property
     def total(self) -> Usage:
@@ -97,7 +97,7 @@ class Account:
         self._add(reply.usage)
         if reply.usage.input_tokens:
             self._ratio = min(8.0, max(1.0, size / reply.usage.input_tokens))
-        self._last = reply.usage.usd or 0.0
+        self._last = reply.usage.counted_usd
         return reply
 
     def close(self) -> Usage:
@@ -117,8 +117,8 @@ class Account:
     def _allowed(self, needed: int, most: int) -> int:
         now = self._purse.total
         if self._usd is not None:
-            others = (self._running.usd or 0.0) - (self._total.usd or 0.0)
-            left = self._usd - others - (now.usd or 0.0)
+            running = self._running.counted_usd + now.counted_usd
+            left = self._usd - (running - self._total.counted_usd)
             if left <= self._last:
                 raise AnswersOver(
                     "usd",
@@ -139,15 +139,3 @@ class Account:
                 self.usage,
             )
         return min(most, room)
-
-
-def _minus(one: Usage, other: Usage) -> Usage:
-    known = one.usd is not None and other.usd is not None
-    return Usage(
-        one.calls - other.calls,
-        one.input_tokens - other.input_tokens,
-        one.cached_tokens - other.cached_tokens,
-        one.output_tokens - other.output_tokens,
-        (one.usd or 0.0) - (other.usd or 0.0) if known else None,
-        one.seconds - other.seconds,
-    )

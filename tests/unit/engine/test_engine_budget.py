@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from pytest_evo.engine.budget import Budget
 from pytest_evo.engine.budget import BudgetReached
 from pytest_evo.engine.budget import Limits
+from pytest_evo.events import DiagnosesMade
 from pytest_evo.events import ProposalMade
 from pytest_evo.models import Outcome
 from pytest_evo.models import Purpose
@@ -92,3 +93,18 @@ def test_money_of_the_suite_is_asked_for_before_each_request() -> None:
     largest = max(len(request.runs) for request in world.evaluator.requests)
     assert 200 <= len(spent) <= 200 + 2 * largest
     assert world.events[-1] == end.stop
+
+
+def test_price_that_nobody_knows_stops_what_is_limited_by_money() -> None:
+    budget = Budget(Limits(usd=5.0), ManualClock())
+    lost = Usage(calls=1, usd=None, unpriced=1, estimated_usd=1.0)
+    budget.charge_usage(DiagnosesMade(1, 0, "c0000", (), Usage(1, usd=3.5) + lost))
+    budget.ask()
+    assert budget.usd_left() == 0.5
+    budget.charge_usage(DiagnosesMade(1, 1, "c0000", (), Usage(1, usd=None)))
+    with pytest.raises(BudgetReached, match="by the diagnoser") as caught:
+        budget.ask()
+    assert "input_usd" in caught.value.remedy
+    unlimited = Budget(Limits(), ManualClock())
+    unlimited.charge_usage(DiagnosesMade(1, 1, "c0000", (), Usage(1, usd=None)))
+    unlimited.ask()

@@ -347,6 +347,51 @@ def test_tries_are_bounded_and_charged() -> None:
     assert caught.value.usage.calls == 3
 
 
+PRICES = {"input_usd": 10.0, "output_usd": 50.0, "max_tokens": 1_000}
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("fault", [dropped(), truncated(Answer("x" * 400)), garbage()])
+def test_lost_answer_is_a_call_of_unknown_price(fault: Fault, name: str) -> None:
+    replies = [fault, Answer("ok", input_tokens=100, output_tokens=20)]
+    with ModelServer(replies) as server:
+        usage = make(server, name, retries=1, **PRICES).ask(HELLO).usage
+    assert (usage.calls, usage.unpriced, usage.usd) == (2, 1, None)
+    assert usage.known_usd == pytest.approx(0.002)
+    sent = usage.input_tokens - 100
+    assert sent > 0
+    assert usage.estimated_usd == pytest.approx((sent * 10 + 1_000 * 50) / 1e6)
+
+
+def test_answer_that_came_too_late_is_a_call_of_unknown_price() -> None:
+    with ModelServer([hang(5)]) as server, pytest.raises(Costly) as caught:
+        make(server, retries=0, timeout=0.2).ask(HELLO)
+    assert caught.value.usage.unpriced == 1
+    assert caught.value.usage.estimated_usd is None  # nobody knows its prices
+
+
+@pytest.mark.parametrize("fault", [server_error(), rate_limited(), unauthorized()])
+@pytest.mark.parametrize("name", MODELS)
+def test_providers_take_nothing_for_an_error(fault: Fault, name: str) -> None:
+    with ModelServer([fault]) as server, pytest.raises(Exception) as caught:  # noqa: PT011
+        make(server, name, retries=0).ask(HELLO)
+    assert caught.value.usage.usd == 0.0  # type: ignore[attr-defined]
+
+
+def test_request_that_never_went_out_is_free() -> None:
+    with ModelServer([]) as server:
+        gone = make(server, retries=0)
+    with pytest.raises(Costly) as caught:
+        gone.ask(HELLO)
+    assert caught.value.usage.usd == 0.0
+
+
+def test_price_of_a_lost_answer_is_estimated_by_the_table() -> None:
+    with ModelServer([dropped()]) as server, pytest.raises(Costly) as caught:
+        make(server, "openai/gpt-4o-mini", retries=0, max_tokens=1_000).ask(HELLO)
+    assert caught.value.usage.estimated_usd == pytest.approx(0.0006, rel=0.1)
+
+
 def test_waits_end_when_the_run_ends() -> None:
     with ModelServer([rate_limited("60")]) as server:
         model = make(server)

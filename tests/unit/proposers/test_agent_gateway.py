@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import socket
@@ -27,6 +28,7 @@ from pytest_evo.testing.model_server import Fault
 from pytest_evo.testing.model_server import hang
 from pytest_evo.testing.model_server import ModelServer
 from pytest_evo.testing.model_server import server_error
+from pytest_evo.testing.model_server import truncated
 from pytest_evo.testing.model_server import unauthorized
 
 KEY = "sk-the-real-key-0123456789"
@@ -129,6 +131,32 @@ def test_prices_make_money_of_tokens():
     assert gateway.allowance.usage.usd == pytest.approx(expected)
 
 
+PRICES = Prices(input_usd=10, cached_usd=1, output_usd=50)
+
+
+@pytest.mark.parametrize("fault", [dropped(), truncated(ANSWER)])
+@pytest.mark.parametrize("stream", [False, True])
+def test_lost_reply_is_of_unknown_price_and_counts_as_a_whole_one(fault, stream):
+    with (
+        ModelServer([fault]) as server,
+        gateway_to(server.url, prices=PRICES) as gateway,
+        contextlib.suppress(http.client.HTTPException),
+    ):
+        send(gateway, CHAT, ask(stream=stream, max_tokens=1_000))
+    usage = gateway.allowance.usage
+    assert (usage.calls, usage.unpriced, usage.usd) == (1, 1, None)
+    assert usage.input_tokens > 0
+    assert usage.estimated_usd == pytest.approx(
+        (usage.input_tokens * 10 + 1_000 * 50) / 1e6
+    )
+
+
+def test_call_that_never_went_out_is_free():
+    with gateway_to("http://127.0.0.1:9/v1") as gateway:
+        assert send(gateway, CHAT, ask())[0] == 502
+    assert gateway.allowance.usage.usd == 0.0
+
+
 def test_reply_without_usage_is_guessed_not_free():
     body = json.dumps({"choices": [{"message": {"content": "x" * 400}}]})
     with plain_server(200, body) as base, gateway_to(base) as gateway:
@@ -138,7 +166,7 @@ def test_reply_without_usage_is_guessed_not_free():
     assert gateway.allowance.usage.usd is None
 
 
-@pytest.mark.parametrize("fault", [unauthorized(), server_error(), dropped()])
+@pytest.mark.parametrize("fault", [unauthorized(), server_error()])
 def test_failed_calls_are_counted_as_calls_and_cost_nothing(fault):
     with ModelServer([fault]) as server, gateway_to(server.url) as gateway:
         status, _, _ = send(gateway, CHAT, ask())

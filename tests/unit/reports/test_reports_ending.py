@@ -153,10 +153,14 @@ def test_cost_lines_show_every_role_and_never_a_made_up_price():
     }
     assert texts(cost_lines(grown_run(usage=usage))) == [
         "rollouts: 13 (baseline 6, child 7)",
-        "model calls by  calls  tokens  cached  seconds            usd",
-        "suite               1       2       0      0.2         0.5000",
-        "proposer            2   1,500     900     12.0  unknown price",
-        "all                 3   1,502     900     12.2  unknown price",
+        "model calls by  calls  tokens  cached  seconds"
+        "                                usd",
+        "suite               1       2       0      0.2"
+        "                             0.5000",
+        "proposer            2   1,500     900     12.0"
+        "                      unknown price",
+        "all                 3   1,502     900     12.2"
+        "  0.5000 + 2 calls of unknown price",
     ]
 
 
