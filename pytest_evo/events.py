@@ -196,10 +196,11 @@ class IsolationChosen:
 
 @dataclass(frozen=True, slots=True)
 class RunResumed:
-    """A killed or stopped run goes on."""
+    """A killed or stopped run goes on; ``budgets`` by their settings, where set."""
 
     lost: int
     seconds_before: float
+    budgets: Mapping[str, float] = field(default_factory=dict)
     kind: Literal["resume"] = "resume"
 
 

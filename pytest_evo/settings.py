@@ -305,9 +305,10 @@ class Settings(_Strict):
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-_NOT_IN_DIGEST = frozenset(
-    name for name in Settings.model_fields if name.startswith("budget_")
-) | {
+BUDGETS = tuple(name for name in Settings.model_fields if name.startswith("budget_"))
+"""The settings that limit what a run may use."""
+
+_NOT_IN_DIGEST = frozenset(BUDGETS) | {
     "accept_removed",
     "apply",
     "baseline_file",

@@ -45,7 +45,6 @@ from pytest_evo.plugin.faults import Faults
 from pytest_evo.plugin.isolating import Calibration
 from pytest_evo.plugin.knowing import Knowing
 from pytest_evo.plugin.observing import RunObserver
-from pytest_evo.plugin.options import option_overrides
 from pytest_evo.plugin.pools.base import Pool
 from pytest_evo.plugin.redaction import Redaction
 from pytest_evo.plugin.redaction import secrets_of
@@ -240,7 +239,7 @@ class Evolution:
         if self._stop_early:
             loop.interrupt()
         if files.resumed:
-            self._go_on(loop, files)
+            self._go_on(loop, files, settings)
         end: RunEnd | None = None
         status = ExitCode.OK
         try:
@@ -266,15 +265,15 @@ class Evolution:
             status = self._demanded(settings, end)
         return int(status)
 
-    def _go_on(self, loop: Loop, files: RunFiles) -> None:
+    def _go_on(self, loop: Loop, files: RunFiles, settings: Settings) -> None:
         """Note that a run goes on.
 
         Raises:
             RunDirectoryProblem: it has ended for good, and was given more budget.
         """
         if not loop.finished_before():
-            runfiles.mark_resumed(files)
-        elif _budget_was_typed(self._config):
+            runfiles.mark_resumed(files, settings)
+        elif runfiles.raised_budgets(files, settings):
             raise RunDirectoryProblem(
                 f"run {files.directory.id} has ended and its winner is measured; more "
                 "budget would choose another one after the look at the final split. "
@@ -397,10 +396,6 @@ class Evolution:
             apply_candidate(view, self._config.rootpath, winner.id)
             self.applied = True
         hooks.run_finished(self._config, files.directory.path, winner, end.stop.reason)
-
-
-def _budget_was_typed(config: pytest.Config) -> bool:
-    return any(name.startswith("budget_") for name in option_overrides(config))
 
 
 def _has_gain(end: RunEnd) -> bool:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import platform
 import shutil
+from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from datetime import UTC
+from math import inf
 from pathlib import Path
 from random import SystemRandom
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -29,6 +32,7 @@ from pytest_evo.models import CaseMark
 from pytest_evo.models import Purpose
 from pytest_evo.models import TreeHash
 from pytest_evo.plugin.reached import ReachedFiles
+from pytest_evo.settings import BUDGETS
 from pytest_evo.settings import Settings
 from pytest_evo.store.blobs import DirectoryBlobs
 from pytest_evo.store.candidates import CandidateFiles
@@ -214,9 +218,31 @@ def _open(
     )
 
 
-def mark_resumed(files: RunFiles) -> None:
-    """Write down that a new session has begun."""
-    files.journal.append(RunResumed(lost=0, seconds_before=files.clock.elapsed()))
+def mark_resumed(files: RunFiles, settings: Settings) -> None:
+    """Write down that a new session has begun, and with which budgets."""
+    files.journal.append(
+        RunResumed(
+            lost=0, seconds_before=files.clock.elapsed(), budgets=_budgets(settings)
+        )
+    )
+
+
+def raised_budgets(files: RunFiles, settings: Settings) -> list[str]:
+    """Budgets that are higher now than in any session of the run before."""
+    had = _budgets(files.directory.info.settings)
+    for event in files.journal.replay():
+        if isinstance(event, RunResumed):
+            for name, value in event.budgets.items():
+                had[name] = max(value, had.get(name, value))
+    now = _budgets(settings)
+    return [name for name, value in now.items() if value > had.get(name, inf)]
+
+
+def _budgets(settings: Settings | Mapping[str, Any]) -> dict[str, float]:
+    if isinstance(settings, Settings):
+        settings = settings.model_dump(include=set(BUDGETS))
+    found = {name: settings.get(name) for name in BUDGETS}
+    return {name: float(value) for name, value in found.items() if value is not None}
 
 
 def _with_reached(

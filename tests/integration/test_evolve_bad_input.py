@@ -146,9 +146,12 @@ def test_budget_of_an_ended_run_cannot_be_raised(pytester: pytest.Pytester) -> N
     root = make_project(pytester)
     assert evolve(root, *OPTIONS).returncode == 0
     ran = executed(root)
-    done = evolve(root, "--evo-resume=last", "--budget-rollouts=900", "-n", "0")
+    done = evolve(root, "--evo-resume=last", "--budget-iterations=900", "-n", "0")
     assert done.returncode == 4, done.stdout
     assert "its winner is measured" in done.stdout + done.stderr
+    again = evolve(root, "--evo-resume=last", *OPTIONS)
+    assert again.returncode == 0, again.stdout  # the same budget shows the result
+    assert "has ended already" in again.stdout
     assert executed(root) == ran
 
 
