@@ -516,3 +516,5 @@ class Claim:
     worse: tuple[CaseId, ...] = ()
     better: tuple[CaseId, ...] = ()
     audit: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    unmeasured: int = 0  # cases that a budget did not pay for
+    budget: str = ""  # which: rollouts, tokens or usd

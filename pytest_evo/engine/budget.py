@@ -21,6 +21,7 @@ TRAINING = frozenset(
 """Purposes that count against ``--budget-train-rollouts``."""
 
 
+_KEPT = ", {} kept for the final measurement"
 _PRICES = {
     "suite": "Give litellm the prices, or say them with evo_usage(usd=...) and set "
     "count_model_calls = false",
@@ -54,7 +55,8 @@ class Budget:
     """Reserves, settles and releases rollouts; counts what models cost.
 
     ``spent`` counts every execution by purpose, lost ones too. ``set_aside`` rollouts
-    are kept for the final measurement and nothing else can have them.
+    are kept for the final measurement and nothing else can have them, as are
+    ``kept_tokens`` and ``kept_usd``.
     """
 
     def __init__(self, limits: Limits, clock: Clock) -> None:
@@ -63,6 +65,8 @@ class Budget:
         self.usage: dict[str, Usage] = {}
         self._reserved: Counter[Purpose] = Counter()
         self.set_aside = 0
+        self.kept_tokens = 0
+        self.kept_usd = 0.0
         self._clock = clock
         self._over: BudgetReached | None = None
 
@@ -120,13 +124,13 @@ class Budget:
         """Tokens that models may still use."""
         if self.limits.tokens is None:
             return None
-        return max(0, self.limits.tokens - self.tokens)
+        return max(0, self.limits.tokens - self.tokens - self.kept_tokens)
 
     def usd_left(self) -> float | None:
         """Money that models may still cost, unknown prices being estimated."""
         if self.limits.usd is None:
             return None
-        return max(0.0, self.limits.usd - self.usd)
+        return max(0.0, self.limits.usd - self.usd - self.kept_usd)
 
     def ask(self) -> None:
         """Check time, tokens and money before anything new starts.
@@ -139,10 +143,28 @@ class Budget:
         limits = self.limits
         if limits.seconds is not None and self._clock.elapsed() >= limits.seconds:
             raise BudgetReached("time", f"{limits.seconds:g} s are over")
-        if limits.tokens is not None and self.tokens >= limits.tokens:
-            raise BudgetReached("tokens", f"{self.tokens} of {limits.tokens} spent")
-        if limits.usd is not None and self.usd >= limits.usd:
-            raise BudgetReached("usd", f"{self.usd:.4f} of {limits.usd:g} spent")
+        self._ask_spend(self.kept_tokens, self.kept_usd)
+
+    def ask_final(self) -> None:
+        """Check tokens and money before rollouts of the final measurement.
+
+        What is kept is theirs, and time does not end them. A suite that asks no model
+        needs neither.
+
+        Raises:
+            BudgetReached: one of them is used up.
+        """
+        if "suite" in self.usage:
+            self._ask_spend(0, 0.0)
+
+    def _ask_spend(self, kept_tokens: int, kept_usd: float) -> None:
+        tokens, usd = self.limits.tokens, self.limits.usd
+        if tokens is not None and self.tokens + kept_tokens >= tokens:
+            kept = _KEPT.format(f"{kept_tokens}") if kept_tokens else ""
+            raise BudgetReached("tokens", f"{self.tokens} of {tokens} spent{kept}")
+        if usd is not None and self.usd + kept_usd >= usd:
+            kept = _KEPT.format(f"{kept_usd:.4f}") if kept_usd else ""
+            raise BudgetReached("usd", f"{self.usd:.4f} of {usd:g} spent{kept}")
         if self._blind is not None:
             raise self._blind
 
@@ -171,6 +193,7 @@ class Budget:
         self._reserved[purpose] += count
 
     def _reserve_final(self, count: int) -> None:
+        self.ask_final()
         limit = self.limits.rollouts
         if limit is not None and count > limit - self.total - self.reserved:
             raise BudgetReached("rollouts", f"{count} needed for the final measurement")

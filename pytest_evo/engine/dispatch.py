@@ -247,7 +247,9 @@ class Dispatcher:
                     )
                 await stack.enter_async_context(self._flow.slot(work.iteration))
                 self._stop.check()
-                if work.purpose is not Purpose.FINAL:  # it has its own reserve
+                if work.purpose is Purpose.FINAL:  # it has its own reserve
+                    self._budget.ask_final()
+                else:
                     self._budget.ask()
                 request = self._announce(work, runs, attempt, log)
                 async for rollout in self._evaluator.submit(request):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -44,6 +43,8 @@ class Final:
         self._setup = setup
         self._snapshot = snapshot
         self._dispatcher = dispatcher
+        self.unpaid = ""
+        """The budget that did not pay for all of it."""
 
     async def run(
         self, start: Candidate, winner: Member, log: ScopeLog
@@ -67,7 +68,8 @@ class Final:
         before = means(scores_by_case([*mine, *reused]))
         after, rows = await self._winner_certain(winner, certain, split, log)
         after |= means(scores_by_case(theirs))
-        if not any(case in after for case in before):
+        measured = sum(1 for case in before if case in after)
+        if not measured:
             return None
         claim = make_claim(
             split,
@@ -77,6 +79,8 @@ class Final:
             weights={case.id: case.weight for case in cases},
             audit=_audit([*mine, *reused], [*theirs, *rows]),
         )
+        if self.unpaid:
+            claim = replace(claim, unmeasured=len(cases) - measured, budget=self.unpaid)
         return FinalMeasured(winner.candidate.id, claim)
 
     async def _fresh(
@@ -118,14 +122,16 @@ class Final:
             return await self._run_affordable(work, log)
 
     async def _run_affordable(self, work: Work, log: ScopeLog) -> list[Rollout]:
-        """Retries, or what a killed session lost, have used up a part of the reserve.
+        """Retries, a killed session or a dear winner have used up part of the reserve.
 
         The claim is then made on the cases that can still be measured.
         """
         found = []
         for run in work.runs:
-            with contextlib.suppress(BudgetReached):
+            try:
                 found += await self._dispatcher.run(replace(work, runs=(run,)), log)
+            except BudgetReached as reached:
+                self.unpaid = reached.axis
         return found
 
 

@@ -30,6 +30,7 @@ from pytest_evo.engine.slots import Slots
 from pytest_evo.engine.slots import Snapshots
 from pytest_evo.engine.softstop import Interrupted
 from pytest_evo.engine.softstop import SoftStop
+from pytest_evo.engine.state import BUDGET
 from pytest_evo.engine.state import oldest_first
 from pytest_evo.engine.state import State
 from pytest_evo.errors import BudgetProblem
@@ -58,6 +59,7 @@ from pytest_evo.models import Status
 NOTICED_BEFORE = (RolloutRecorded, ProposalMade, AcceptanceDecided)
 BASELINE_SCOPE = "baseline"
 FINAL_SCOPE = "final"
+_UNPAID = "the winner is not measured: nothing was left for start and winner on test"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +155,7 @@ class Loop:
             setup = self._settle_setup(announce)
             reason = await self._iterate(setup)
             self._check_proposer()
-            await self._measure_final(setup)
+            unpaid = await self._measure_final(setup)
         except (Interrupted, WorkersLost, ModelFailed) as why:
             if self.state.population:
                 self._append_stop(self._short(why), str(why), complete=False)
@@ -165,7 +167,11 @@ class Loop:
             if self.budget.total:
                 self._append_stop("refused", str(why), complete=False)
             raise
-        return self._outcome(self._append_stop(reason, "", complete=True))
+        if unpaid:
+            stop = self._append_stop(BUDGET + unpaid, _UNPAID, complete=False)
+        else:
+            stop = self._append_stop(reason, "", complete=True)
+        return self._outcome(stop)
 
     # -- the past --------------------------------------------------------------------
 
@@ -228,7 +234,9 @@ class Loop:
         setup = make_setup(
             self._plan, self._parts.strategy, self.state, self._figures, limit
         )
-        self.budget.set_aside = 0 if self._final else setup.final_cost()
+        if self._final is None:
+            self.budget.set_aside = setup.final_cost()
+            self.budget.kept_tokens, self.budget.kept_usd = setup.final_spend()
         left = self.budget.left()
         if self.state.commit == 0:
             proposals, validations = check_budget(
@@ -328,17 +336,19 @@ class Loop:
 
     # -- the end ---------------------------------------------------------------------
 
-    async def _measure_final(self, setup: Setup) -> None:
+    async def _measure_final(self, setup: Setup) -> str:
+        """Measure the winner; the budget that paid for nothing of it, if one did."""
         if self._final is not None:
-            return
+            return ""
         log = self._open(FINAL_SCOPE, FINAL_ITERATION)
         final = Final(setup, self.state.snapshot(), self._dispatcher)
         start = Candidate(START, self._plan.start)
         measured = await final.run(start, self.winner, log)
         if measured is None:
-            return
+            return final.unpaid
         self._dispatcher.memory.own(log, FINAL_ITERATION)
         self._close(log, measured)
+        return ""
 
     @property
     def winner(self) -> Member:

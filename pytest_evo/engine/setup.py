@@ -68,10 +68,21 @@ class Setup:
 
     def final_cost(self) -> int:
         """Rollouts of the final measurement of start and winner, at most."""
-        cases = self.cases(self.final_split)
-        noisy = sum(1 for case in cases if case.id in self.noisy)
-        certain = len(cases) - noisy if self.test else 0
-        return certain + 2 * noisy * self.final_repeats
+        return sum(self._final_runs(case) for case in self.cases(self.final_split))
+
+    def final_spend(self) -> tuple[int, float]:
+        """Tokens and money of the final measurement, at what the start costs."""
+        tokens, usd = 0, 0.0
+        for case in self.cases(self.final_split):
+            each = self.start_usage.get(case.id, (0, 0.0))
+            tokens += self._final_runs(case) * each[0]
+            usd += self._final_runs(case) * each[1]
+        return tokens, usd
+
+    def _final_runs(self, case: Case) -> int:
+        if case.id in self.noisy:
+            return 2 * self.final_repeats
+        return 1 if self.test else 0
 
     def depth_for(self, left: int | None) -> int:
         """Chain steps of an iteration that finds ``left`` rollouts in the budget."""

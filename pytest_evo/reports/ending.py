@@ -102,6 +102,9 @@ def claim_text(claim: Claim) -> str:
     """The claim in one line of plain words."""
     where = f"{claim.split.value}, {count(claim.cases, 'case')}"
     label = ", IN-SAMPLE, biased upward by selection" if claim.in_sample else ""
+    if claim.unmeasured:
+        left_out = count(claim.unmeasured, "case")
+        label += f", PARTIAL: --budget-{claim.budget} did not pay for {left_out}"
     return (
         f"start {claim.start:.3f} -> winner {claim.winner:.3f} on {where}: "
         f"{claim.difference:+.3f}, 95 % interval "
@@ -258,10 +261,19 @@ def next_commands(
     if run.winner != START:
         commands.append("git diff" if applied else f"pytest-evo apply {run_argument}")
     if not run.complete:
-        commands.append(f"pytest --evolve --evo-resume={run_argument}")
+        more = _more_budget(run)
+        commands.append(f"pytest --evolve --evo-resume={run_argument}{more}")
+    elif run.final is not None and run.final.claim.unmeasured:
+        commands.append(f"pytest --evolve --budget-{run.final.claim.budget}=MORE")
     if not shown:
         commands.append(f"pytest-evo show {run_argument}")
     return commands
+
+
+def _more_budget(run: RunReport) -> str:
+    """What a resume needs where a budget is in the way."""
+    before, found, axis = (run.stop.reason if run.stop else "").partition("budget: ")
+    return f" --budget-{axis.replace(' ', '-')}=MORE" if found and not before else ""
 
 
 def lineage(run: RunReport, limit: int | None = None) -> Iterator[str]:

@@ -28,10 +28,12 @@ from pytest_evo.events import IterationClosed
 from pytest_evo.events import RolloutRecorded
 from pytest_evo.models import ArtifactSchema
 from pytest_evo.models import CaseMark
+from pytest_evo.models import NO_USAGE
 from pytest_evo.models import Node
 from pytest_evo.models import Outcome
 from pytest_evo.models import Reach
 from pytest_evo.models import Rollout
+from pytest_evo.models import Usage
 from pytest_evo.protocols import Diagnosed
 from pytest_evo.protocols import Diagnoser
 from pytest_evo.protocols import Journal
@@ -95,6 +97,8 @@ class World:
     workshop: MemoryWorkshop = field(default_factory=MemoryWorkshop)
     diagnoser: Diagnoser = field(default_factory=NoReading)
     usd: float | None = None
+    tokens: int | None = None
+    cost: Callable[[dict[str, bytes]], int] = lambda files: 0  # tokens of a rollout
 
     def __post_init__(self) -> None:
         self.start = self.workshop.add({"level": b"0"})
@@ -140,6 +144,7 @@ class World:
                 seconds=self.seconds,
                 train_rollouts=self.train_rollouts,
                 usd=self.usd,
+                tokens=self.tokens,
             ),
         )
 
@@ -179,6 +184,7 @@ class World:
             score,
             0.001,
             reach=Reach(("level",), network=bool(self.noise)),
+            usage=Usage(1, tokens) if (tokens := self.cost(files)) else NO_USAGE,
             worker="memory",
         )
 

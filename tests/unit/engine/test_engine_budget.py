@@ -91,7 +91,8 @@ def test_money_of_the_suite_is_asked_for_before_each_request() -> None:
     end = world.run()
     assert end.stop.reason == "budget: usd"
     largest = max(len(request.runs) for request in world.evaluator.requests)
-    assert 200 <= len(spent) <= 200 + 2 * largest
+    kept = 12  # for the final measurement
+    assert 200 - kept <= len(spent) <= 200 + 2 * largest
     assert world.events[-1] == end.stop
 
 

@@ -11,6 +11,7 @@ from report_runs import grown_run
 from report_runs import rollout
 
 from pytest_evo.events import CandidateRecorded
+from pytest_evo.events import RunStopped
 from pytest_evo.models import Claim
 from pytest_evo.models import Split
 from pytest_evo.models import START
@@ -97,6 +98,9 @@ def test_claim_is_paired_with_interval_and_labelled():
     ]
     assert claim_lines(run)[0].style == "yellow"
     assert claim_lines(with_claim(run, low=0.1))[0].style == "green"
+    partial = with_claim(run, unmeasured=3, budget="usd")
+    (line,) = texts(claim_lines(partial))
+    assert line.endswith(", paired, PARTIAL: --budget-usd did not pay for 3 cases")
     in_sample = claim_lines(with_claim(run, low=0.1, in_sample=True))[0]
     assert in_sample.text.endswith(", paired, IN-SAMPLE, biased upward by selection")
     assert in_sample.style == "yellow"
@@ -203,3 +207,12 @@ def test_result_lines_are_safe_whatever_candidates_wrote(text):
     for line in result_lines(run, ascii_only=True):
         assert line.text.isascii()
         assert line.text.isprintable()
+
+
+def test_budget_that_ended_the_measurement_is_in_what_to_type_next():
+    run = grown_run()
+    partial = with_claim(run, unmeasured=3, budget="usd")
+    assert "pytest --evolve --budget-usd=MORE" in next_commands(partial)
+    stop = RunStopped("budget: tokens", "", "c0001", 3, 9, {}, complete=False)
+    commands = next_commands(replace(run, final=None, stop=stop))
+    assert "pytest --evolve --evo-resume=last --budget-tokens=MORE" in commands
