@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= 2
 
-.PHONY: help demo demo-chain demo-local test check unit integration bench bench-gate test-agents test-kill test-disk soak coverage docs-changelog clean
+.PHONY: help demo demo-chain demo-local test check unit integration bench bench-gate test-agents test-kill test-disk soak fuzz coverage docs-changelog clean
 
 help:
 	@echo "make demo         improve the retrieval example (under 5 minutes on 2 cores)"
@@ -19,6 +19,7 @@ help:
 	@echo "make test-kill    60 kills, stops, torn files, budgets (about 40 minutes)"
 	@echo "make test-disk    full and read-only disks (needs the right to mount)"
 	@echo "make soak         20,000 rollouts; memory and descriptors must stay flat"
+	@echo "make fuzz         property tests with 3,000 examples each (about 10 minutes)"
 	@echo "make clean        remove the environment and what runs left"
 
 $(STAMP): pyproject.toml
@@ -124,6 +125,11 @@ test-disk: $(STAMP)
 
 soak: $(STAMP)
 	$(BIN)/python tests/proofs/soak.py --rollouts $(ROLLOUTS)
+
+fuzz: $(STAMP)
+	$(BIN)/python tests/proofs/fuzz.py --examples $(EXAMPLES) --seed $(SEED)
+
+EXAMPLES ?= 3000
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

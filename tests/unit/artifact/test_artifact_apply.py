@@ -138,7 +138,6 @@ FILES = st.dictionaries(NAMES, CONTENTS).filter(fits)
 
 
 @settings(
-    max_examples=60,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

@@ -116,7 +116,7 @@ def test_only_a_few_folders_are_kept(tmp_path):
     assert len(list((tmp_path / "left").iterdir())) == 4
 
 
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 @given(st.lists(st.dictionaries(st.sampled_from("abcd"), st.text("xyz"), max_size=4)))
 def test_a_filled_folder_is_always_the_version_that_was_asked_for(
     tmp_path_factory, edits

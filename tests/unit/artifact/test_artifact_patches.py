@@ -117,7 +117,7 @@ def version(blobs: MemoryBlobs, files: dict) -> Tree:
 
 
 @needs_git
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None)
 @given(before=versions, after=versions)
 def test_git_applies_the_patch_to_the_same_version(before, after):
     blobs = MemoryBlobs()

@@ -170,7 +170,7 @@ def test_replay_streams_in_flat_memory(tmp_path: Path) -> None:
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 def test_any_cut_recovers_a_prefix_of_what_was_closed(data: st.DataObject) -> None:
     steps = data.draw(
         st.lists(
@@ -219,7 +219,7 @@ def test_any_cut_recovers_a_prefix_of_what_was_closed(data: st.DataObject) -> No
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(deadline=None)
 def test_any_changed_byte_before_the_tail_is_detected(data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
         run_dir = Path(folder)
