@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
 from collections.abc import Callable
 from typing import TypeVar
@@ -31,7 +32,10 @@ async def in_daemon_thread(call: Callable[[], T]) -> T:
         else:
             _hand_over(loop, finish, result, None)
 
-    threading.Thread(target=work, name="evo-call", daemon=True).start()
+    within = contextvars.copy_context()
+    threading.Thread(
+        target=lambda: within.run(work), name="evo-call", daemon=True
+    ).start()
     return await future
 
 

@@ -126,6 +126,17 @@ class DiagnosesMade:
 
 
 @dataclass(frozen=True, slots=True)
+class CallsLost:
+    """Model calls of a step that a stop cut off: paid for, and without an answer."""
+
+    iteration: int
+    step: int
+    role: str  # proposer | diagnoser
+    usage: Usage = NO_USAGE
+    kind: Literal["unanswered"] = "unanswered"
+
+
+@dataclass(frozen=True, slots=True)
 class AcceptanceDecided:
     """One decision of acceptance, with its numbers."""
 
@@ -225,6 +236,7 @@ Event: TypeAlias = (
     | RolloutRecorded
     | ProposalMade
     | DiagnosesMade
+    | CallsLost
     | AcceptanceDecided
     | CandidateRecorded
     | IterationClosed

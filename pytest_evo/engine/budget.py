@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from pytest_evo.errors import EvoError
+from pytest_evo.events import CallsLost
 from pytest_evo.events import DiagnosesMade
 from pytest_evo.events import Event
 from pytest_evo.events import ProposalMade
@@ -223,6 +224,8 @@ class Budget:
             role = "proposer"
         elif isinstance(event, DiagnosesMade):
             role = "diagnoser"
+        elif isinstance(event, CallsLost):
+            role = event.role
         else:
             return
         if event.usage != NO_USAGE:

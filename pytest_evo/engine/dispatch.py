@@ -102,6 +102,9 @@ class Dispatcher:
             displaced = self.memory.remember(event, iteration)
             if displaced is not None:
                 log.settle(displaced)
+        for unanswered in log.unanswered():
+            self._budget.charge(unanswered)
+            log.settle(unanswered)
         lost = log.lost()
         for request, case, repeat in lost:
             event = RolloutRecorded(

@@ -17,6 +17,7 @@ from pytest_evo.engine.parts import Parts
 from pytest_evo.engine.parts import Plan
 from pytest_evo.engine.scopelog import ScopeLog
 from pytest_evo.engine.setup import Setup
+from pytest_evo.engine.softstop import Interrupted
 from pytest_evo.engine.softstop import SoftStop
 from pytest_evo.engine.state import Snapshot
 from pytest_evo.errors import EvoError
@@ -25,6 +26,7 @@ from pytest_evo.errors import ModelProblem
 from pytest_evo.errors import ProposalRefused
 from pytest_evo.errors import ProposerExhausted
 from pytest_evo.errors import ProposerFault
+from pytest_evo.events import CallsLost
 from pytest_evo.events import ProposalMade
 from pytest_evo.hostile import one_line
 from pytest_evo.models import Candidate
@@ -40,6 +42,7 @@ from pytest_evo.models import Usage
 from pytest_evo.protocols import Edit
 from pytest_evo.protocols import ProposalKey
 from pytest_evo.protocols import ProposalRequest
+from pytest_evo.tabs import opened_tab
 
 ATTEMPTS = 2
 
@@ -150,7 +153,7 @@ class Proposing:
         request = self._request(key, base, nodes, batch, feedback)
         answer: Proposal | str = ""
         try:
-            answer = await self._stop.unless(self._answer(key, request))
+            answer = await self._answered(key, request)
             edit = self._closed(key, base, nodes, answer)
         except (ProposalRefused, ProposerExhausted) as error:
             self._parts.workshop.discard(key)
@@ -216,6 +219,18 @@ class Proposing:
             usd_left=self._budget.usd_left(),
             evidence=evidence,
         )
+
+    async def _answered(
+        self, key: ProposalKey, request: ProposalRequest
+    ) -> Proposal | str:
+        with opened_tab() as tab:
+            try:
+                return await self._stop.unless(self._answer(key, request))
+            except Interrupted:
+                self._log.keep_unanswered(
+                    CallsLost(key.iteration, key.step, "proposer", tab.total())
+                )
+                raise
 
     async def _answer(
         self, key: ProposalKey, request: ProposalRequest

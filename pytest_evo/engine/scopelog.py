@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 
 from pytest_evo.events import AcceptanceDecided
+from pytest_evo.events import CallsLost
 from pytest_evo.events import DiagnosesMade
 from pytest_evo.events import Event
 from pytest_evo.events import ProposalMade
 from pytest_evo.events import RequestStarted
 from pytest_evo.events import RolloutRecorded
 from pytest_evo.models import CaseId
+from pytest_evo.models import NO_USAGE
 from pytest_evo.models import Outcome
 from pytest_evo.models import TreeHash
 from pytest_evo.protocols import Scope
@@ -68,6 +70,15 @@ class ScopeLog:
     def rollouts(self) -> list[RolloutRecorded]:
         """Rollouts that an earlier session finished in this scope, lost ones too."""
         return [event for event in self.found if isinstance(event, RolloutRecorded)]
+
+    def keep_unanswered(self, event: CallsLost) -> None:
+        """Keep what a step that is stopped has spent, if it has."""
+        if event.usage != NO_USAGE:
+            self.note(event, commit=True)
+
+    def unanswered(self) -> list[CallsLost]:
+        """Calls of models that earlier sessions cut off in this scope."""
+        return [event for event in self.found if isinstance(event, CallsLost)]
 
     def unused(self) -> list[RolloutRecorded]:
         """Rollouts that ran in this scope and that no step settled.

@@ -50,6 +50,7 @@ from pytest_evo.llm.wire import table_price
 from pytest_evo.models import NO_USAGE
 from pytest_evo.models import Usage
 from pytest_evo.settings_model import ModelSettings
+from pytest_evo.tabs import current_tab
 
 PROBE_WAIT = 60.0
 """Seconds that the check at the start waits for a provider that is not ready."""
@@ -180,12 +181,19 @@ class LiteLLMModel:
             ToolsRefused: the model takes no tools.
             ModelFailed: no answer after all tries.
         """
+        tab, usage = current_tab(), NO_USAGE
+        most = request.max_tokens or self._options.max_tokens
+        number = tab.begin(lost(request, most, self._price))
         try:
             reply = self._ask(request, self._options.max_wait)
+            usage = self._settle() + reply.usage
         except Costly as error:
             error.usage += self._settle()
+            usage = error.usage
             raise
-        return replace(reply, usage=self._settle() + reply.usage)
+        finally:
+            tab.end(number, usage)
+        return replace(reply, usage=usage)
 
     def _settle(self) -> Usage:
         """What the probe cost, once."""

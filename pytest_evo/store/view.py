@@ -15,6 +15,7 @@ from statistics import fmean
 
 from pytest_evo.artifact.blobs import BlobStore
 from pytest_evo.events import AcceptanceDecided
+from pytest_evo.events import CallsLost
 from pytest_evo.events import CandidateRecorded
 from pytest_evo.events import CasesFrozen
 from pytest_evo.events import DiagnosesMade
@@ -72,6 +73,7 @@ class RunView:
     requests: list[RequestStarted] = field(default_factory=list)
     proposals: list[ProposalMade] = field(default_factory=list)
     diagnoses: list[DiagnosesMade] = field(default_factory=list)
+    calls_lost: list[CallsLost] = field(default_factory=list)
     decisions: list[AcceptanceDecided] = field(default_factory=list)
     iterations: list[IterationClosed] = field(default_factory=list)
     resumes: list[RunResumed] = field(default_factory=list)
@@ -139,9 +141,14 @@ class RunView:
         """What models cost, by role: rollouts, proposer, diagnoser."""
         return {
             "rollouts": _total(rollout.usage for rollout in self.all_rollouts),
-            "proposer": _total(proposal.usage for proposal in self.proposals),
-            "diagnoser": _total(made.usage for made in self.diagnoses),
+            "proposer": _total(made.usage for made in self.proposals)
+            + self._cut_off("proposer"),
+            "diagnoser": _total(made.usage for made in self.diagnoses)
+            + self._cut_off("diagnoser"),
         }
+
+    def _cut_off(self, role: str) -> Usage:
+        return _total(lost.usage for lost in self.calls_lost if lost.role == role)
 
     # -- what is too big for the journal -----------------------------------------
 
@@ -220,6 +227,8 @@ def _take(view: RunView, event: Event) -> None:
             view.proposals.append(event)
         case DiagnosesMade():
             view.diagnoses.append(event)
+        case CallsLost():
+            view.calls_lost.append(event)
         case AcceptanceDecided():
             view.decisions.append(event)
         case RunResumed():

@@ -92,6 +92,7 @@ class Allowance:
         self._usd_left = usd_left
         self._begin = meter.total
         self._reserved = 0
+        self._out: list[int] = []  # what was reserved for each call that is out
         self.usage = NO_USAGE
         self.guessed = 0
         """Calls whose tokens were guessed, because the provider told none."""
@@ -118,6 +119,7 @@ class Allowance:
             if self.spent is not None:
                 raise Spent(self.spent)
             self._reserved += need
+            self._out.append(need)
             return need, None if tokens is None else max(1, tokens - need)
 
     def settle(
@@ -147,10 +149,17 @@ class Allowance:
             usage = Usage(1, seconds=seconds)
         with self._meter.lock:
             self._reserved -= need
+            self._out.remove(need)
             self.guessed += guessed
             self.usage += usage
             self._meter.total += usage
         return usage
+
+    def so_far(self) -> Usage:
+        """What was spent by now; calls that are out are of unknown price."""
+        with self._meter.lock:
+            lost = [self._guessed(need, 0.0, 0, 0) for need in self._out]
+            return sum(lost, self.usage)
 
     def _counted(self, tokens: Counted, seconds: float) -> Usage:
         return Usage(

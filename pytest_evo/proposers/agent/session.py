@@ -44,6 +44,7 @@ from pytest_evo.proposers.agent.sandbox import PORT
 from pytest_evo.proposers.agent.sandbox import Sandbox
 from pytest_evo.proposers.agent.sandbox import WORKSPACE
 from pytest_evo.protocols import ProposalRequest
+from pytest_evo.tabs import current_tab
 
 _GRACE_SECONDS = 5.0  # for an agent to end by itself when the budget is used up
 _KEPT = 100_000  # characters of output, at each end
@@ -175,6 +176,7 @@ class Session:
         prompt = write_prompt(self._conditions.template, self._request, files)
         request = self._request
         allowance = self._meter.open(request.tokens_left, request.usd_left)
+        current_tab().watch(allowance.so_far)
         hearing, output = Hearing(), Output()
 
         def heard(line: str, aside: bool) -> None:
