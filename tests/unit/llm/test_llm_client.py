@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import gc
 import subprocess
 import sys
@@ -30,6 +31,7 @@ from pytest_evo.errors import ModelProblem
 from pytest_evo.llm.client import LiteLLMModel
 from pytest_evo.llm.waiting import Backoff
 from pytest_evo.settings_model import ModelSettings
+from pytest_evo.tabs import opened_tab
 from pytest_evo.testing.model_server import Answer
 from pytest_evo.testing.model_server import context_overflow
 from pytest_evo.testing.model_server import dropped
@@ -510,6 +512,7 @@ warnings.simplefilter("error")
 from random import Random
 from pytest_evo.llm.client import LiteLLMModel
 from pytest_evo.settings_model import ModelSettings
+from pytest_evo.tabs import opened_tab
 from pytest_evo.chat import ChatRequest, Message, Speaker
 from pytest_evo.testing.model_server import Answer, ModelServer, unauthorized
 assert "litellm" not in sys.modules
@@ -529,3 +532,28 @@ assert dict(os.environ) == before
         [sys.executable, "-c", code], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
+
+
+def test_call_that_is_out_is_on_the_tab_as_a_lost_one() -> None:
+    came = threading.Event()
+
+    def slow(request: object) -> Reply:
+        came.set()
+        return hang(5)
+
+    with ModelServer(slow) as server, opened_tab() as tab:
+        model = make(server, retries=0, **PRICES)
+        within = contextvars.copy_context()
+        asked = threading.Thread(target=within.run, args=(_failing, model), daemon=True)
+        asked.start()
+        assert came.wait(10)
+        seen = tab.total()
+        assert (seen.calls, seen.unpriced) == (1, 1)
+        assert seen.estimated_usd == pytest.approx(0.05, rel=0.1)
+    asked.join(10)
+    assert tab.total().calls == 1
+
+
+def _failing(model: LiteLLMModel) -> None:
+    with pytest.raises(ModelFailed):
+        model.ask(HELLO)
