@@ -79,7 +79,7 @@ class XdistSession(EngineSession):
         session. It has no hook around a start.
         """
         manager = config.pluginmanager.getplugin("dsession").nodemanager
-        manager.setup_node = _persistent(manager.setup_node)
+        manager.setup_node = _persistent(manager.setup_node, manager.group)
 
     @pytest.hookimpl
     def pytest_configure_node(self, node: Any) -> None:
@@ -134,14 +134,17 @@ class XdistSession(EngineSession):
             reporter.write_line(f"evo: {text}")
 
 
-def _persistent(start: Callable[..., Any]) -> Callable[..., Any]:
+def _persistent(start: Callable[..., Any], group: Any) -> Callable[..., Any]:
     """Try a start that the death of the new process can break off more than once."""
 
-    def start_at_last(*arguments: Any) -> Any:
+    def start_at_last(spec: Any, *arguments: Any) -> Any:
         for _ in range(_STARTS - 1):
             with contextlib.suppress(EOFError, OSError):
-                return start(*arguments)
-        return start(*arguments)
+                return start(spec, *arguments)
+            if spec.id in group:  # who died had its name already
+                spec.id = None
+                group.allocate_id(spec)
+        return start(spec, *arguments)
 
     return start_at_last
 
