@@ -49,6 +49,8 @@ from torn_files import TAIL
 
 OPTIONS = ("-n", "2", "--evo-slots=2", "--evo-batch=4", "--evo-chain-depth=3")
 GONE = 10.0
+APART = 12
+"""Executed cases between two kills: more than are in flight with their retries."""
 
 
 @dataclass
@@ -218,8 +220,10 @@ def harm_processes(
     done = 0
     targets = sorted(rng.randint(1, calm.lines) for _ in range(kills))
     stopped: list[int] = []
+    earliest = 0
     try:
         for target in targets:
+            target = max(target, earliest)
             while not session.ended and count_lines(root) < target:
                 time.sleep(0.004)
             time.sleep(rng.uniform(0.0, 0.05))
@@ -231,6 +235,8 @@ def harm_processes(
             number = signal.SIGSTOP if what == "stop" else signal.SIGKILL
             done += send(victim, number)
             stopped.append(victim)
+            # What was killed is tried once more; killed again it would be a crash.
+            earliest = count_lines(root) + APART
         status = session.wait(600)
         assert status == 0, session.text()
         session.seconds_until_gone(GONE)
