@@ -270,6 +270,7 @@ class Settings(_Strict):
     gate_arm: Literal["artifact", "tree"] = Field(default="artifact", examples=["tree"])
     gate_all: StrictBool = Field(default=False, examples=[True])
     gate_margin: Number | None = Field(default=None, ge=0, lt=1, examples=[0.02])
+    gate_tolerance: Number | None = Field(default=None, ge=0, lt=1, examples=[0.1])
     gate_max_errors: Number | None = Field(default=None, ge=0, le=1, examples=[0.05])
     accept_removed: StrictBool = Field(default=False, examples=[True])
     baseline_update: StrictBool = Field(default=False, examples=[True])
@@ -321,6 +322,7 @@ _NOT_IN_DIGEST = frozenset(BUDGETS) | {
     "gate_margin",
     "gate_max_errors",
     "gate_policy",
+    "gate_tolerance",
     "junit_candidates",
     "quarantine",
     "record",

@@ -115,13 +115,17 @@ def find(evidence: Evidence, change: Change) -> Findings:
     must_pass = _failed_must_pass(evidence, suspects)
     level = evidence.policy.alpha * judging.SHARE_CASES
     confirmed = frozenset(name for name, _, q in suspects.by_case if q <= level)
+    fallen = _fallen(evidence, confirmed)
+    tolerated = evidence.policy.tolerates(_share(evidence, fallen))
     reasons = (
-        *_by_case(evidence, must_pass, confirmed),
+        *_by_case(evidence, must_pass, () if tolerated else fallen),
         *_together(evidence, suspects),
         *_means(evidence, overall, others),
         *_beside(evidence, change, limits),
     )
     warnings = [*unknown, *_audit_warnings(overall, others)]
+    if fallen and tolerated:
+        warnings.append(_tolerated(evidence, fallen))
     return Findings(
         reasons,
         tuple(effects),
@@ -147,8 +151,36 @@ def _failed_must_pass(
     )
 
 
+def _fallen(
+    evidence: Evidence, confirmed: frozenset[CaseId]
+) -> tuple[CaseEvidence, ...]:
+    """Cases that came out worse for certain."""
+    flips = [e for e in evidence.flips if not _gone(e)]
+    return (*flips, *(e for e in evidence.suspects if e.case.id in confirmed))
+
+
+def _share(evidence: Evidence, fallen: Sequence[CaseEvidence]) -> float:
+    """Their share of the weight of all cases that count."""
+    total = fsum(e.case.weight for e in evidence.counted)
+    return fsum(e.case.weight for e in fallen) / total if total else 0.0
+
+
+def _tolerated(evidence: Evidence, fallen: Sequence[CaseEvidence]) -> str:
+    names = tuple(sorted(e.case.id for e in fallen))
+    return (
+        f"{_count(names, 'case')} came out worse and {_IS[len(names) == 1]} tolerated "
+        f"({_share(evidence, fallen):.1%} of the weight; gate_tolerance = "
+        f"{evidence.policy.tolerance:g}): {_some(names)}"
+    )
+
+
+_IS = {True: "is", False: "are"}
+
+
 def _by_case(
-    evidence: Evidence, must_pass: frozenset[CaseId], confirmed: frozenset[CaseId]
+    evidence: Evidence,
+    must_pass: frozenset[CaseId],
+    fallen: Sequence[CaseEvidence],
 ) -> list[Reason]:
     reasons = []
     if must_pass:
@@ -156,9 +188,10 @@ def _by_case(
         text = f"{_count(names, 'must-pass case')} failed: {_some(names)}"
         reasons.append(Reason(ReasonKind.MUST_PASS, text, names))
     flips, vanished = evidence.flips, evidence.vanished
-    noisy = [e for e in evidence.suspects if e.case.id in confirmed]
+    flipped = [e for e in fallen if e in flips]
+    noisy = [e for e in fallen if e not in flips]
     for kind, group, said in (
-        (ReasonKind.FLIP, [e for e in flips if not _gone(e)], _FLIPPED),
+        (ReasonKind.FLIP, flipped, _FLIPPED),
         (ReasonKind.SKIPPED, [e for e in [*flips, *vanished] if _gone(e)], _VANISHED),
         (ReasonKind.CONFIRMED, noisy, _CONFIRMED),
     ):
@@ -190,7 +223,7 @@ def _together(evidence: Evidence, suspects: judging.SuspectTest) -> list[Reason]
         )
         reasons.append(Reason(ReasonKind.PLAIN, text, names))
     level = policy.alpha * judging.SHARE_SUSPECTS
-    large = suspects.loss <= -policy.minimal_effect + EPSILON
+    large = policy.is_loss(suspects.loss)
     if suspects.together and suspects.p <= level and large:
         names = tuple(e.case.id for e in evidence.still_suspect)
         text = (
@@ -213,8 +246,8 @@ def _means(
         level /= 2  # the other half is for the groups and metrics
     reasons = []
     for effect in (overall, *others):
-        low_enough = effect.difference <= -policy.minimal_effect + EPSILON
-        if not effect.counts or effect.p_adjusted > level or not low_enough:
+        large = policy.is_loss(effect.difference)
+        if not effect.counts or effect.p_adjusted > level or not large:
             continue
         kind, name = _NAMES[effect.scope]
         chance = f"p = {effect.p_adjusted:.2g}" if effect.p_adjusted else "exactly"
@@ -331,6 +364,7 @@ def _within_margin(
     evidence: Evidence, overall: Effect
 ) -> tuple[GateVerdict, tuple[Reason, ...]]:
     policy = evidence.policy
+    margin = max(policy.margin, policy.tolerance)
     waiting = open_suspects(evidence)
     if waiting:
         text = f"no budget was left to run suspected cases again: {_some(waiting)}"
@@ -339,17 +373,22 @@ def _within_margin(
         f"{overall.difference:+.3f}, {policy.confidence:.0%} interval "
         f"{overall.low:+.3f} to {overall.high:+.3f}"
     )
-    if overall.low > -policy.margin:
-        if not evidence.noisy:
+    if policy.keeps_margin(overall.low):
+        if not (evidence.noisy or evidence.flips):
             text = f"no deterministic case flipped ({overall.cases} compared)"
             return GateVerdict.PASSED, (Reason(ReasonKind.EXACT, text),)
         text = f"a loss of {_points(policy.margin)} is excluded ({span})"
+        if overall.low <= -policy.margin:
+            most = _points(policy.tolerance)
+            text = (
+                f"a loss of more than {most}, which is tolerated, is excluded ({span})"
+            )
         return GateVerdict.PASSED, (Reason(ReasonKind.MARGIN, text),)
     if overall.high < 0:
         text = f"a loss is likely, and not certain at the level of the gate ({span})"
     else:
         text = (
-            f"no regression was shown, and a loss of {_points(policy.margin)} is not "
+            f"no regression was shown, and a loss of {_points(margin)} is not "
             f"excluded ({span})"
         )
     return GateVerdict.INCONCLUSIVE, (Reason(ReasonKind.MARGIN, text),)

@@ -57,9 +57,10 @@ def plainly_broken(evidence: Evidence) -> bool:
     if heaviest <= 0:
         return False
     bettor = statistics.Bettor()
-    goal = plain_goal(evidence.policy)
+    policy = evidence.policy
+    goal = plain_goal(policy)
     return any(
-        bettor.see(e.first.difference * e.case.weight / heaviest) >= goal
+        bettor.see(policy.bet(e.first.difference * e.case.weight / heaviest)) >= goal
         for e in evidence.measured
         if e.first
     )
@@ -265,7 +266,7 @@ def _effect(
             moves, evidence.policy.confidence, repeats
         )
         p = statistics.sign_flip(moves, rng(evidence.policy, f"{scope}:{name}"))
-    if exact <= -evidence.policy.minimal_effect + EPSILON and exact < 0:
+    if exact < 0 and evidence.policy.is_loss(exact):
         p = 0.0
     base = fsum(point.weight * point.base for point in points) / total
     head = fsum(point.weight * point.head for point in points) / total

@@ -252,7 +252,7 @@ class Planner:
         evidence = self._evidence()
         found = find(evidence, self._change)
         effect = found.overall
-        if found.reasons or effect is None or effect.low > -self._policy.margin:
+        if found.reasons or effect is None or self._policy.keeps_margin(effect.low):
             return []
         cases = [e.case for e in evidence.noisy]
         cost = sum(len(self._arms(case)) for case in cases)

@@ -24,7 +24,7 @@ def could_settle(evidence: Evidence, effect: Effect, rounds: int) -> bool:
     have = evidence.rounds
     grown = (have + rounds) / have
     below = effect.difference - effect.low
-    if effect.difference - below / sqrt(grown) > -evidence.policy.margin:
+    if evidence.policy.keeps_margin(effect.difference - below / sqrt(grown)):
         return True
     if effect.difference >= 0 or not 0 < effect.p < 1:
         return False
@@ -37,7 +37,7 @@ def what_settles(evidence: Evidence, effect: Effect | None) -> str:
     """One sentence for a report; empty where nothing was measured."""
     if effect is None:
         return ""
-    room = effect.difference + evidence.policy.margin
+    room = effect.difference + max(evidence.policy.margin, evidence.policy.tolerance)
     if room <= 0:
         return (
             "the loss that was measured is larger than the margin: more rollouts will "

@@ -7,6 +7,7 @@ which worker is faster decides nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import fsum
 
 from pytest_evo.gate.caseevidence import CaseEvidence
 from pytest_evo.gate.judging import plain_goal
@@ -29,6 +30,7 @@ class EarlyStop:
         self._lost: set[CaseId] = set()
         self._worse = 0
         self._flips = 0
+        self._flipped = 0.0  # their weight
         self._bettor = Bettor()
         self._plain = False
 
@@ -57,9 +59,15 @@ class EarlyStop:
     def _verdict(self) -> str:
         over = self._done == len(self._order)
         plain = self._plain and self._worse >= self._policy.named
-        if over or not (plain or self._flips >= self._policy.named):
+        if over or not (plain or self._flipped_enough()):
             return ""
         return f"plainly worse after {self._done} of {len(self._order)} cases"
+
+    def _flipped_enough(self) -> bool:
+        if self._flips < self._policy.named:
+            return False
+        total = fsum(e.case.weight for e in self._order)
+        return not self._policy.tolerates(self._flipped / total if total else 0.0)
 
     def _is_lost(self, e: CaseEvidence) -> bool:
         lost = e.lost
@@ -74,8 +82,10 @@ class EarlyStop:
             return True
         self._worse += first.difference < -EPSILON
         declared = e.case.deterministic is True
-        self._flips += declared and first.fell(self._policy.flip_drop)
+        if declared and first.fell(self._policy.flip_drop):
+            self._flips += 1
+            self._flipped += e.case.weight
         stake = e.case.weight / self._heaviest if self._heaviest > 0 else 0.0
-        owned = self._bettor.see(first.difference * stake)
+        owned = self._bettor.see(self._policy.bet(first.difference * stake))
         self._plain = self._plain or owned >= plain_goal(self._policy)
         return True

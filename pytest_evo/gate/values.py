@@ -12,6 +12,7 @@ from enum import IntEnum
 from enum import StrEnum
 
 from pytest_evo.models import CaseId
+from pytest_evo.models import EPSILON
 from pytest_evo.models import Metric
 from pytest_evo.models import Outcome
 
@@ -123,6 +124,9 @@ class GatePolicy:
         margin: a loss of the mean that is still called passed, once nothing larger
             can be meant.
         minimal_effect: a loss of the mean that is too small to be called regressed.
+        tolerance: the share of the cases, by weight, that may come out worse, and the
+            loss of a mean that is accepted, exactly so much included. Must-pass cases,
+            removed ones and limits are not excused.
         confidence: of the intervals that are shown and that ``margin`` is held against.
         max_error_rate: share of cases that infrastructure may take away.
         flip_drop: a fall of one score that counts as a flip though both passed.
@@ -140,6 +144,7 @@ class GatePolicy:
     alpha: float = 0.02
     margin: float = 0.03
     minimal_effect: float = 0.005
+    tolerance: float = 0.0
     confidence: float = 0.90
     max_error_rate: float = 0.05
     strict: bool = False
@@ -156,6 +161,24 @@ class GatePolicy:
     spot_checks: int = 5
     seed: int = 0
     today: date = date.max  # unset: every quarantine has expired
+
+    def tolerates(self, loss: float) -> bool:
+        """Whether a share of the cases that fell, or a loss, is accepted."""
+        return loss <= self.tolerance + EPSILON
+
+    def is_loss(self, difference: float) -> bool:
+        """Whether a mean fell by enough to be called regressed, chance aside."""
+        return difference <= -self.minimal_effect + EPSILON and not (
+            self.tolerates(-difference)
+        )
+
+    def keeps_margin(self, low: float) -> bool:
+        """Whether a mean that fell to ``low`` at worst is called passed."""
+        return low > -self.margin or (self.tolerance > 0 and self.tolerates(-low))
+
+    def bet(self, difference: float) -> float:
+        """A difference in [-1, 1] as one that is at least 0 if it is tolerated."""
+        return (difference + self.tolerance) / (1 + self.tolerance)
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,6 +89,8 @@ def make_policy(settings: Settings, seed_text: str) -> GatePolicy:
     )
     if settings.gate_margin is not None:
         policy = replace(policy, margin=settings.gate_margin)
+    if settings.gate_tolerance is not None:
+        policy = replace(policy, tolerance=settings.gate_tolerance)
     if settings.gate_max_errors is not None:
         policy = replace(policy, max_error_rate=settings.gate_max_errors)
     return policy

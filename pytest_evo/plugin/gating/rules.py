@@ -23,6 +23,7 @@ _RULES = (
     "accept_removed",
     "gate_margin",
     "gate_max_errors",
+    "gate_tolerance",
     "limit",
     "noise",
 )

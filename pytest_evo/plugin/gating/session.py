@@ -242,7 +242,8 @@ class Gating:
             f"isolation: {bench.choice.mode}"
             f"{' with mount' if bench.choice.mount else ''}: {bench.choice.why}",
             f"policy: {'strict' if policy.strict else 'default'}, margin "
-            f"{policy.margin:g}",
+            f"{policy.margin:g}"
+            + (f", tolerance {policy.tolerance:g}" if policy.tolerance else ""),
         ]
         self._display.note([Line(f"evo: {visible(row)}") for row in rows])
 

@@ -301,3 +301,84 @@ def test_spent_counts_every_attempt():
     assert (spent.rollouts, spent.base, spent.head, spent.tokens) == (8, 4, 4, 40)
     assert spent.seconds == pytest.approx(4.0)
     assert spent.usd == pytest.approx(0.08)
+
+
+# -- tolerance ---------------------------------------------------------------------
+
+
+def _fell(count: int, policy: GatePolicy, **more: object):
+    """A gate over ten cases that repeat exactly, of which the first ``count`` fell."""
+    cases = cases_of(10, deterministic=True, **more)
+    head = {case.id: FAILED for case in cases[:count]}
+    return drive(cases, always(head), policy)[0]
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "verdict"),
+    [
+        (0.0, GateVerdict.REGRESSED),
+        (0.19, GateVerdict.REGRESSED),
+        (0.2, GateVerdict.PASSED),
+        (0.9, GateVerdict.PASSED),
+    ],
+)
+def test_share_of_cases_that_may_fall_is_kept_exactly(tolerance, verdict):
+    decision = _fell(2, GatePolicy(tolerance=tolerance))
+    assert decision.verdict is verdict, decision.reasons
+    told = [text for text in decision.warnings if "tolerated" in text]
+    assert bool(told) == (verdict is GateVerdict.PASSED)
+    assert all("test_000, test_001" in text for text in told)
+
+
+@pytest.mark.parametrize("count", range(1, 10))
+def test_every_edge_of_the_tolerance_passes_and_one_more_case_does_not(count):
+    policy = GatePolicy(tolerance=count / 10)
+    assert _fell(count, policy).verdict is GateVerdict.PASSED
+    assert _fell(count + 1, policy).verdict is GateVerdict.REGRESSED
+
+
+def test_tolerance_goes_by_weight():
+    cases = [replace(case, weight=3.0) for case in cases_of(1, deterministic=True)]
+    cases += cases_of(8, deterministic=True)[1:]
+    world = always({"test_000": FAILED})
+    for tolerance, verdict in (
+        (0.3, GateVerdict.PASSED),
+        (0.29, GateVerdict.REGRESSED),
+    ):
+        decision, _ = drive(cases, world, GatePolicy(tolerance=tolerance))
+        assert decision.verdict is verdict, decision.reasons
+
+
+def test_must_pass_case_is_never_tolerated():
+    decision = _fell(1, GatePolicy(tolerance=0.5), must_pass=True)
+    assert decision.verdict is GateVerdict.REGRESSED
+    assert _kinds(decision) == {ReasonKind.MUST_PASS}
+
+
+def test_many_cases_within_the_tolerance_do_not_stop_the_gate_early():
+    cases = cases_of(60, deterministic=True)
+    head = {case.id: FAILED for case in cases[:24]}
+    decision, _ = drive(cases, always(head), GatePolicy(tolerance=0.4))
+    assert decision.verdict is GateVerdict.PASSED, decision.reasons
+    assert not decision.stopped
+    decision, _ = drive(cases, always(head), GatePolicy(tolerance=0.3))
+    assert decision.verdict is GateVerdict.REGRESSED
+
+
+@given(
+    st.integers(0, 10_000),
+    st.sampled_from([0.9, 0.7, 0.4]),
+    st.sampled_from([0.02, 0.1, 0.4]),
+)
+@settings(max_examples=30, deadline=None)
+def test_tolerance_never_makes_a_gate_stricter(seed, head, tolerance):
+    world = chances(lambda c: 0.9, lambda c: head, seed)
+    policy = GatePolicy(seed=seed)
+    plain, planner = drive(cases_of(25), world, policy)
+    lenient = decide(
+        planner.observations, planner.cases, replace(policy, tolerance=tolerance)
+    )
+    if lenient.verdict is GateVerdict.REGRESSED:
+        assert plain.verdict is GateVerdict.REGRESSED
+    if plain.verdict is GateVerdict.PASSED:
+        assert lenient.verdict is GateVerdict.PASSED
