@@ -285,6 +285,7 @@ class Settings(_Strict):
     targets: Annotated[tuple[TargetSettings, ...], BeforeValidator(as_tables)] = ()
     cases: Texts = Field(default=(), examples=[["tests/evals/*"]])
     split: SplitSettings = SplitSettings()
+    infrastructure: Texts = Field(default=(), examples=[["httpx.ConnectError"]])
     score_from: Text | None = Field(default=None, examples=["ndcg@10"])
     fingerprint_env: Texts = Field(default=(), examples=[["JUDGE_MODEL"]])
     limit: Annotated[tuple[LimitSettings, ...], BeforeValidator(as_tables)] = ()

@@ -41,6 +41,8 @@ from pytest_evo.plugin.declared import REPEAT_VARIABLE
 from pytest_evo.plugin.hooks import score_from_hook
 from pytest_evo.plugin.modelwatch import counting
 from pytest_evo.plugin.modelwatch import watch_models
+from pytest_evo.plugin.outages import named_types
+from pytest_evo.plugin.outages import outage
 from pytest_evo.plugin.outcomes import is_subtest
 from pytest_evo.plugin.outcomes import metrics_of
 from pytest_evo.plugin.outcomes import outcome_of
@@ -271,6 +273,7 @@ class _Recorder:
         self.leave: Callable[[], bool] = lambda: False
         self.leaving = False
         self._nested: list[float] = []
+        self._outages = named_types(session.config)
 
     def begin(self, item: pytest.Item, after: pytest.Item | None) -> _Record:
         """Listen to a run of ``item`` that ``after`` follows."""
@@ -290,12 +293,24 @@ class _Recorder:
             self._record.reports.append(report)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_makereport(self) -> Generator[None, Any, Any]:
+    def pytest_runtest_makereport(
+        self, call: pytest.CallInfo[None]
+    ) -> Generator[None, Any, Any]:
         """Keep a report that its plugin may not log."""
         report = yield
         if self._record is not None:
             self._record.made.append(report)
+            if report.when == "call" and report.failed:
+                self._note_outage(self._record, call)
         return report
+
+    def _note_outage(self, record: _Record, call: pytest.CallInfo[None]) -> None:
+        if call.excinfo is None:  # a subtest failed
+            return
+        current = record.item.config.stash.get(CURRENT, None)
+        if current is not None:
+            why = outage(call.excinfo.value, self._outages, current.artifact)
+            record.broken += [why] if why is not None else []
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self) -> None:

@@ -9,6 +9,7 @@ from gate_project import gate
 from gate_project import make_repository
 from gate_project import observations
 from gate_project import said
+from gate_project import SETTINGS
 from gate_project import verdict
 from gate_project import write
 
@@ -58,10 +59,18 @@ def test_local(answer):
 """
 
 
+OUTAGES = 'infrastructure = ["ConnectionError", "TimeoutError"]\n'
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
+    return _project(tmp_path, OUTAGES)
+
+
+def _project(tmp_path: Path, more: str) -> Path:
+    files = {"art/answer.py": ANSWER, "tests/test_service.py": TESTS}
     return make_repository(
-        tmp_path / "project", {"art/answer.py": ANSWER, "tests/test_service.py": TESTS}
+        tmp_path / "project", {**files, "pyproject.toml": SETTINGS + more}
     )
 
 
@@ -71,8 +80,10 @@ def test_an_outage_on_the_head_is_incomplete_and_names_the_cases(project: Path) 
     done = gate(project, "--evo-gate=baseline", "-n", "0", NET="down")
     assert done.returncode == 17, said(done)
     assert verdict(project) == "incomplete"
-    for name in ("one", "two", "three"):
-        assert f"test_asks_{name}" in done.stdout
+    for name in ("asks_one", "asks_two", "asks_three", "judge"):
+        assert f"test_{name}" in done.stdout
+    lost = [row["outcome"] for row in observations(project, "head")]
+    assert lost.count("error") == 2 * 4  # each was tried again
 
 
 def test_an_outage_while_the_baseline_is_written_writes_none(project: Path) -> None:
@@ -88,7 +99,11 @@ def test_an_outage_on_both_sides_is_incomplete(project: Path) -> None:
     assert done.returncode == 17, said(done)
 
 
-def test_a_change_that_claims_an_outage_has_regressed(project: Path) -> None:
+@pytest.mark.parametrize("more", ["", OUTAGES])
+def test_a_change_that_claims_an_outage_has_regressed(
+    tmp_path: Path, more: str
+) -> None:
+    project = _project(tmp_path, more)
     text = "def reply(q):\n    raise ConnectionError('network is unreachable')\n"
     write(project, {"art/answer.py": text})
     done = gate(project, "--evo-gate=git:main", "-n", "0")

@@ -24,6 +24,7 @@ _RULES = (
     "gate_margin",
     "gate_max_errors",
     "gate_tolerance",
+    "infrastructure",
     "limit",
     "noise",
 )
