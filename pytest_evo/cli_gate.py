@@ -34,6 +34,12 @@ def add_gate_options(parser: argparse.ArgumentParser) -> None:
         "--margin", type=_share, metavar="SHARE", help="a loss that still passes"
     )
     parser.add_argument(
+        "--tolerance",
+        type=_share,
+        metavar="SHARE",
+        help="cases, by weight, that may come out worse",
+    )
+    parser.add_argument(
         "--max-errors",
         type=_share,
         metavar="SHARE",
@@ -82,6 +88,8 @@ def _under(record: GateRecord, options: argparse.Namespace) -> GateRecord:
         changes["strict"] = options.policy == "strict"
     if options.margin is not None:
         changes["margin"] = options.margin
+    if options.tolerance is not None:
+        changes["tolerance"] = options.tolerance
     if options.max_errors is not None:
         changes["max_error_rate"] = options.max_errors
     if options.accept_removed:

@@ -12,8 +12,15 @@ from pytest_evo.gate.evidence import Evidence
 from pytest_evo.gate.evidence import gather
 from pytest_evo.gate.evidence import is_quarantined
 from pytest_evo.gate.limits import check_limits
+from pytest_evo.gate.phrases import count
+from pytest_evo.gate.phrases import points
+from pytest_evo.gate.phrases import some
 from pytest_evo.gate.rows import make_rows
 from pytest_evo.gate.settling import what_settles
+from pytest_evo.gate.tolerance import fallen_cases
+from pytest_evo.gate.tolerance import is_gone
+from pytest_evo.gate.tolerance import share_of
+from pytest_evo.gate.tolerance import tolerated_text
 from pytest_evo.gate.values import Arm
 from pytest_evo.gate.values import Change
 from pytest_evo.gate.values import Effect
@@ -63,7 +70,9 @@ def decide(
         verdict=verdict,
         reasons=reasons,
         effects=found.effects,
-        rows=make_rows(evidence, tests, found.must_pass, found.confirmed),
+        rows=make_rows(
+            evidence, tests, found.must_pass, found.confirmed, found.tolerated
+        ),
         limits=found.limits,
         excluded=tuple(
             Excluded(o.case, o.arm, o.outcome, o.stage, o.message)
@@ -101,6 +110,7 @@ class Findings:
     suspects: judging.SuspectTest
     must_pass: frozenset[CaseId]
     confirmed: frozenset[CaseId]
+    tolerated: frozenset[CaseId]
     limits: tuple[LimitCheck, ...]
     warnings: tuple[str, ...]
 
@@ -115,17 +125,18 @@ def find(evidence: Evidence, change: Change) -> Findings:
     must_pass = _failed_must_pass(evidence, suspects)
     level = evidence.policy.alpha * judging.SHARE_CASES
     confirmed = frozenset(name for name, _, q in suspects.by_case if q <= level)
-    fallen = _fallen(evidence, confirmed)
-    tolerated = evidence.policy.tolerates(_share(evidence, fallen))
+    fallen = fallen_cases(evidence, confirmed)
+    within = evidence.policy.tolerates(share_of(evidence, fallen))
+    excused = [e for e in fallen if within and e.case.id not in must_pass]
     reasons = (
-        *_by_case(evidence, must_pass, () if tolerated else fallen),
+        *_by_case(evidence, must_pass, () if within else fallen),
         *_together(evidence, suspects),
         *_means(evidence, overall, others),
         *_beside(evidence, change, limits),
     )
     warnings = [*unknown, *_audit_warnings(overall, others)]
-    if fallen and tolerated:
-        warnings.append(_tolerated(evidence, fallen))
+    if excused:
+        warnings.append(tolerated_text(evidence, excused))
     return Findings(
         reasons,
         tuple(effects),
@@ -133,6 +144,7 @@ def find(evidence: Evidence, change: Change) -> Findings:
         suspects,
         must_pass,
         confirmed,
+        frozenset(e.case.id for e in excused),
         limits,
         tuple(warnings),
     )
@@ -151,32 +163,6 @@ def _failed_must_pass(
     )
 
 
-def _fallen(
-    evidence: Evidence, confirmed: frozenset[CaseId]
-) -> tuple[CaseEvidence, ...]:
-    """Cases that came out worse for certain."""
-    flips = [e for e in evidence.flips if not _gone(e)]
-    return (*flips, *(e for e in evidence.suspects if e.case.id in confirmed))
-
-
-def _share(evidence: Evidence, fallen: Sequence[CaseEvidence]) -> float:
-    """Their share of the weight of all cases that count."""
-    total = fsum(e.case.weight for e in evidence.counted)
-    return fsum(e.case.weight for e in fallen) / total if total else 0.0
-
-
-def _tolerated(evidence: Evidence, fallen: Sequence[CaseEvidence]) -> str:
-    names = tuple(sorted(e.case.id for e in fallen))
-    return (
-        f"{_count(names, 'case')} came out worse and {_IS[len(names) == 1]} tolerated "
-        f"({_share(evidence, fallen):.1%} of the weight; gate_tolerance = "
-        f"{evidence.policy.tolerance:g}): {_some(names)}"
-    )
-
-
-_IS = {True: "is", False: "are"}
-
-
 def _by_case(
     evidence: Evidence,
     must_pass: frozenset[CaseId],
@@ -185,19 +171,19 @@ def _by_case(
     reasons = []
     if must_pass:
         names = tuple(sorted(must_pass))
-        text = f"{_count(names, 'must-pass case')} failed: {_some(names)}"
+        text = f"{count(names, 'must-pass case')} failed: {some(names)}"
         reasons.append(Reason(ReasonKind.MUST_PASS, text, names))
     flips, vanished = evidence.flips, evidence.vanished
     flipped = [e for e in fallen if e in flips]
     noisy = [e for e in fallen if e not in flips]
     for kind, group, said in (
         (ReasonKind.FLIP, flipped, _FLIPPED),
-        (ReasonKind.SKIPPED, [e for e in [*flips, *vanished] if _gone(e)], _VANISHED),
+        (ReasonKind.SKIPPED, [e for e in [*flips, *vanished] if is_gone(e)], _VANISHED),
         (ReasonKind.CONFIRMED, noisy, _CONFIRMED),
     ):
         names = tuple(e.case.id for e in group)
         if names:
-            text = f"{_count(names, 'case')} {said}: {_some(names)}"
+            text = f"{count(names, 'case')} {said}: {some(names)}"
             reasons.append(Reason(kind, text, names))
     return reasons
 
@@ -205,10 +191,6 @@ def _by_case(
 _FLIPPED = "passed before and fail now, and repeat exactly"
 _VANISHED = "ran before and are skipped or missing now"
 _CONFIRMED = "came out worse again in fresh rollouts of both sides"
-
-
-def _gone(e: CaseEvidence) -> bool:
-    return e.first is not None and e.first.head.gone
 
 
 def _together(evidence: Evidence, suspects: judging.SuspectTest) -> list[Reason]:
@@ -227,8 +209,8 @@ def _together(evidence: Evidence, suspects: judging.SuspectTest) -> list[Reason]
     if suspects.together and suspects.p <= level and large:
         names = tuple(e.case.id for e in evidence.still_suspect)
         text = (
-            f"what fell at first ({_count(evidence.suspects, 'case')}) was run again "
-            f"on both sides: the head scored {_points(-suspects.mean)} lower there "
+            f"what fell at first ({count(evidence.suspects, 'case')}) was run again "
+            f"on both sides: the head scored {points(-suspects.mean)} lower there "
             f"(p = {suspects.p:.2g})"
         )
         reasons.append(Reason(ReasonKind.SUSPECTS, text, names))
@@ -252,7 +234,7 @@ def _means(
         kind, name = _NAMES[effect.scope]
         chance = f"p = {effect.p_adjusted:.2g}" if effect.p_adjusted else "exactly"
         text = (
-            f"{name.format(effect.name)} fell by {_points(-effect.difference)} "
+            f"{name.format(effect.name)} fell by {points(-effect.difference)} "
             f"({effect.base:.3f} to {effect.head:.3f}, {chance})"
         )
         reasons.append(Reason(kind, text))
@@ -273,7 +255,7 @@ def _beside(
     gone = tuple(case.id for case in change.removed if case.passed)
     if gone and not evidence.policy.accept_removed:
         text = (
-            f"{_count(gone, 'case')} passed at the base and are gone: {_some(gone)}; "
+            f"{count(gone, 'case')} passed at the base and are gone: {some(gone)}; "
             "type --evo-accept-removed if that is meant"
         )
         reasons.append(Reason(ReasonKind.REMOVED, text, gone))
@@ -291,7 +273,7 @@ def _audit_warnings(overall: Effect | None, others: Sequence[Effect]) -> list[st
     if overall is None or overall.difference < 0:
         return []
     return [
-        f"audit metric {effect.name!r} fell by {_points(-effect.difference)} "
+        f"audit metric {effect.name!r} fell by {points(-effect.difference)} "
         "while the score did not"
         for effect in others
         if not effect.counts and effect.difference < -EPSILON
@@ -312,8 +294,8 @@ def _verdict(
     missing = unmeasured(evidence)
     if missing:
         text = (
-            f"{_count(missing, 'case')} of {len(evidence.counted)} were not run: "
-            f"{_some(missing)}"
+            f"{count(missing, 'case')} of {len(evidence.counted)} were not run: "
+            f"{some(missing)}"
         )
         reason = Reason(ReasonKind.BUDGET, text, missing)
         return GateVerdict.INCOMPLETE, (reason,)
@@ -333,11 +315,11 @@ def _too_many_errors(evidence: Evidence) -> list[Reason]:
     if rate > most + EPSILON:
         text = (
             f"{rate:.0%} of the cases could not be measured (at most {most:.0%} may "
-            f"be left out): {_some(lost)}"
+            f"be left out): {some(lost)}"
         )
         return [Reason(ReasonKind.ERRORS, text, lost)]
     if critical:
-        text = f"must-pass cases could not be measured: {_some(critical)}"
+        text = f"must-pass cases could not be measured: {some(critical)}"
         return [Reason(ReasonKind.ERRORS, text, critical)]
     return []
 
@@ -367,7 +349,7 @@ def _within_margin(
     margin = max(policy.margin, policy.tolerance)
     waiting = open_suspects(evidence)
     if waiting:
-        text = f"no budget was left to run suspected cases again: {_some(waiting)}"
+        text = f"no budget was left to run suspected cases again: {some(waiting)}"
         return GateVerdict.INCONCLUSIVE, (Reason(ReasonKind.BUDGET, text, waiting),)
     span = (
         f"{overall.difference:+.3f}, {policy.confidence:.0%} interval "
@@ -377,9 +359,9 @@ def _within_margin(
         if not (evidence.noisy or evidence.flips):
             text = f"no deterministic case flipped ({overall.cases} compared)"
             return GateVerdict.PASSED, (Reason(ReasonKind.EXACT, text),)
-        text = f"a loss of {_points(policy.margin)} is excluded ({span})"
+        text = f"a loss of {points(policy.margin)} is excluded ({span})"
         if overall.low <= -policy.margin:
-            most = _points(policy.tolerance)
+            most = points(policy.tolerance)
             text = (
                 f"a loss of more than {most}, which is tolerated, is excluded ({span})"
             )
@@ -388,26 +370,13 @@ def _within_margin(
         text = f"a loss is likely, and not certain at the level of the gate ({span})"
     else:
         text = (
-            f"no regression was shown, and a loss of {_points(margin)} is not "
+            f"no regression was shown, and a loss of {points(margin)} is not "
             f"excluded ({span})"
         )
     return GateVerdict.INCONCLUSIVE, (Reason(ReasonKind.MARGIN, text),)
 
 
 # -- words and sums ----------------------------------------------------------------
-
-
-def _points(share: float) -> str:
-    return f"{100 * share:.1f} points"
-
-
-def _count(names: Sequence[object], noun: str) -> str:
-    return f"{len(names)} {noun}{'' if len(names) == 1 else 's'}"
-
-
-def _some(names: Sequence[CaseId], most: int = 5) -> str:
-    shown = ", ".join(names[:most])
-    return f"{shown} and {len(names) - most} more" if len(names) > most else shown
 
 
 def _spent(observations: Sequence[Observation]) -> Spent:
@@ -421,7 +390,7 @@ def _spent(observations: Sequence[Observation]) -> Spent:
         rollouts=len(observations),
         base=len(observations) - head,
         head=head,
-        by_stage=tuple((stage, count) for stage, count in stages.items() if count),
+        by_stage=tuple((stage, n) for stage, n in stages.items() if n),
         seconds=fsum(o.seconds for o in observations),
         tokens=sum(o.tokens for o in observations),
         usd=fsum(known) if len(known) == len(costs) else None,

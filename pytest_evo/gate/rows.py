@@ -26,6 +26,7 @@ def make_rows(
     tests: Mapping[CaseId, tuple[float, float]],
     must_pass: Collection[CaseId],
     confirmed: Collection[CaseId],
+    tolerated: Collection[CaseId] = (),
 ) -> tuple[CaseRow, ...]:
     """Rows of all cases, worst status and largest loss first.
 
@@ -34,6 +35,7 @@ def make_rows(
         tests: p and p after Holm of the suspects.
         must_pass: must-pass cases that count as failed.
         confirmed: noisy cases that count as worse, one by one.
+        tolerated: cases that came out worse for certain, and need not count.
     """
     flips = {e.case.id for e in evidence.flips}
     suspects = {e.case.id for e in evidence.suspects}
@@ -42,6 +44,8 @@ def make_rows(
         name = e.case.id
         if name in must_pass:
             status = CaseStatus.MUST_PASS
+        elif name in tolerated:
+            status = CaseStatus.TOLERATED
         elif name in flips:
             status = CaseStatus.SKIPPED if _skipped(e) else CaseStatus.FLIPPED
         elif name in confirmed:

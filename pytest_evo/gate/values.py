@@ -285,6 +285,7 @@ class CaseStatus(StrEnum):
     FLIPPED = "flipped"  # deterministic
     CONFIRMED = "confirmed worse"
     SKIPPED = "skipped now"
+    TOLERATED = "worse, tolerated"  # flipped or confirmed, within the tolerance
     SUSPECT = "worse, not confirmed"
     LOWER = "lower"
     ERROR = "not measured"

@@ -1,9 +1,9 @@
 """The gate as JUnit XML, under the class names of pytest's own report.
 
 What counts against the change is a failure, what could not be measured an error, and
-what says nothing of the change (it fails on both sides, is quarantined, or was not run)
-is skipped: a reporter that turns red on failures agrees with the gate. The first
-testcase is the verdict itself, because a mean can fall without one guilty case.
+what says nothing of the change (it fails on both sides, is quarantined, tolerated, or
+was not run) is skipped: a reporter that turns red on failures agrees with the gate. The
+first testcase is the verdict itself, because a mean can fall without one guilty case.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ from pytest_evo.reports.text import short_id
 
 _SAYS_NOTHING = frozenset(
     {
+        CaseStatus.TOLERATED,
         CaseStatus.FAILING,
         CaseStatus.NOT_RUN,
         CaseStatus.QUARANTINED,
@@ -84,7 +85,11 @@ def _verdict(decision: GateDecision, record: GateRecord) -> JunitCase:
     case.file = short_id(record.artifact)
     case.time = record.seconds
     effect = effect_text(decision, record.policy.confidence)
-    add_properties(case, [("evo.verdict", decision.verdict.value)])
+    facts = [("evo.verdict", decision.verdict.value)]
+    tolerated = sum(row.status is CaseStatus.TOLERATED for row in decision.rows)
+    if tolerated:
+        facts.append(("evo.tolerated", str(tolerated)))
+    add_properties(case, facts)
     if decision.verdict is GateVerdict.PASSED:
         return case
     reasons = [reason.text for reason in decision.reasons]

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from pytest_evo.gate.record import GateRecord
+from pytest_evo.gate.values import CaseStatus
 from pytest_evo.gate.values import GateDecision
 from pytest_evo.gate.values import GateVerdict
 from pytest_evo.gate.values import Scope
@@ -60,7 +61,8 @@ def _families(
     ):
         yield name, about, [(labels, getattr(e, field)) for labels, e in effects]
     statuses = Counter(row.status for row in decision.rows)
-    worse = sum(n for status, n in statuses.items() if status in WORSE)
+    certain = WORSE | {CaseStatus.TOLERATED}
+    worse = sum(n for status, n in statuses.items() if status in certain)
     better = sum(n for status, n in statuses.items() if status in BETTER)
     yield "evo_cases_worse", "Cases that are worse for certain.", [({}, worse)]
     yield "evo_cases_better", "Cases that are better.", [({}, better)]

@@ -30,6 +30,7 @@ WORSE = frozenset(
 """What counts against the change by itself."""
 DOUBTFUL = frozenset(
     {
+        CaseStatus.TOLERATED,
         CaseStatus.SUSPECT,
         CaseStatus.LOWER,
         CaseStatus.ERROR,

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from pytest_evo.gate.decision import decide
 from pytest_evo.gate.values import Arm
 from pytest_evo.gate.values import Ask
+from pytest_evo.gate.values import CaseStatus
 from pytest_evo.gate.values import Change
 from pytest_evo.gate.values import GateCase
 from pytest_evo.gate.values import GatePolicy
@@ -328,6 +329,8 @@ def test_share_of_cases_that_may_fall_is_kept_exactly(tolerance, verdict):
     told = [text for text in decision.warnings if "tolerated" in text]
     assert bool(told) == (verdict is GateVerdict.PASSED)
     assert all("test_000, test_001" in text for text in told)
+    rows = [row.id for row in decision.rows if row.status is CaseStatus.TOLERATED]
+    assert rows == (["test_000", "test_001"] if told else [])
 
 
 @pytest.mark.parametrize("count", range(1, 10))
@@ -353,6 +356,7 @@ def test_must_pass_case_is_never_tolerated():
     decision = _fell(1, GatePolicy(tolerance=0.5), must_pass=True)
     assert decision.verdict is GateVerdict.REGRESSED
     assert _kinds(decision) == {ReasonKind.MUST_PASS}
+    assert not decision.warnings
 
 
 def test_many_cases_within_the_tolerance_do_not_stop_the_gate_early():

@@ -70,6 +70,13 @@ def test_gate_decides_again_under_other_rules(
     assert (out / "junit.xml").is_file()
 
 
+def test_gate_decides_again_with_a_tolerance(tmp_path: Path) -> None:
+    path = written(make_record(["t.py::test_worse"], same=9), tmp_path)
+    assert main(["gate", path]) == 1
+    assert main(["gate", path, "--tolerance", "0.09"]) == 1
+    assert main(["gate", path, "--tolerance", "0.1"]) == 0
+
+
 @pytest.mark.parametrize(
     "arguments", [["nothing.json"], ["--margin", "7"], ["--policy", "lenient"]]
 )

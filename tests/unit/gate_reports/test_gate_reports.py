@@ -183,6 +183,21 @@ def test_junit_fails_where_the_gate_does(worse: list[str], element: str | None) 
     assert len(failed) == (2 if worse else 0)
 
 
+def test_tolerated_case_is_said_everywhere_and_fails_nothing() -> None:
+    record = make_record(["t.py::test_worse"]).with_policy(tolerance=0.5)
+    decision = record.decision()
+    assert decision.exit_code == 0
+    for text in ("\n".join(shown(record)), gate_markdown(decision, record)):
+        assert "1 case came out worse and is tolerated" in text.replace("\\", "")
+        assert "worse, tolerated" in text
+    (page,) = gate_junit(decision, record, {})
+    suite = ElementTree.fromstring(page)[0]
+    assert not list(suite.iter("failure"))
+    facts = {p.get("name"): p.get("value") for p in suite.iter("property")}
+    assert facts["evo.tolerated"] == "1"
+    assert "tolerated" in str(next(suite.iter("skipped")).get("message"))
+
+
 def test_junit_is_an_error_where_nothing_could_be_measured() -> None:
     record = replace(make_record([]), problems=("the workers were lost",))
     (page,) = gate_junit(record.decision(), record, {})
