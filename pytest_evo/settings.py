@@ -39,6 +39,7 @@ from pytest_evo.settings_text import as_list
 from pytest_evo.settings_text import as_tables
 from pytest_evo.settings_text import Choice
 from pytest_evo.settings_text import Count
+from pytest_evo.settings_text import ErrorNames
 from pytest_evo.settings_text import explain
 from pytest_evo.settings_text import Number
 from pytest_evo.settings_text import Positive
@@ -285,7 +286,7 @@ class Settings(_Strict):
     targets: Annotated[tuple[TargetSettings, ...], BeforeValidator(as_tables)] = ()
     cases: Texts = Field(default=(), examples=[["tests/evals/*"]])
     split: SplitSettings = SplitSettings()
-    infrastructure: Texts = Field(default=(), examples=[["httpx.ConnectError"]])
+    infrastructure: ErrorNames = Field(default=(), examples=[["httpx.ConnectError"]])
     score_from: Text | None = Field(default=None, examples=["ndcg@10"])
     fingerprint_env: Texts = Field(default=(), examples=[["JUDGE_MODEL"]])
     limit: Annotated[tuple[LimitSettings, ...], BeforeValidator(as_tables)] = ()

@@ -85,6 +85,17 @@ def _variable(value: str) -> str:
     )
 
 
+_ANY_FAILURE = ("AssertionError", "Exception", "BaseException", "Failed")
+
+
+def _exception(value: str) -> str:
+    if not all(part.isidentifier() for part in value.split(".")):
+        raise ValueError("the name of an exception type is needed")
+    if value.removeprefix("builtins.") in _ANY_FAILURE:
+        raise ValueError("a wrong answer raises that too, so no candidate would fail")
+    return value
+
+
 def check_prices(
     *, input_usd: float | None, cached_usd: float | None, output_usd: float | None
 ) -> None:
@@ -138,6 +149,7 @@ def _amount(value: object, info: ValidationInfo) -> int | float:
 
 Text = Annotated[str, BeforeValidator(_name)]
 Variable = Annotated[Text, AfterValidator(_variable)]
+ErrorName = Annotated[Text, AfterValidator(_exception)]
 Count = Annotated[int, BeforeValidator(_whole), Field(ge=0)]
 Positive = Annotated[int, BeforeValidator(_whole), Field(ge=1)]
 Number = Annotated[float, BeforeValidator(_number)]
@@ -145,6 +157,7 @@ Amount = Annotated[int | float, BeforeValidator(_amount)]
 Seconds = Annotated[float, BeforeValidator(_seconds), Field(ge=0)]
 TextOrTexts = Annotated[Text | tuple[Text, ...], BeforeValidator(as_text_or_list)]
 Texts = Annotated[tuple[Text, ...], BeforeValidator(as_list)]
+ErrorNames = Annotated[tuple[ErrorName, ...], BeforeValidator(as_list)]
 Choice = bool | int | float | str
 
 

@@ -15,6 +15,7 @@ from pytest_evo.models import CaseId
 from pytest_evo.models import Split
 from pytest_evo.plugin.isolating import Calibration
 from pytest_evo.plugin.modelling import kept_back
+from pytest_evo.plugin.outages import outage_notes
 from pytest_evo.plugin.redaction import dotenv_files
 from pytest_evo.plugin.runfiles import RunFiles
 from pytest_evo.plugin.task import Task
@@ -73,6 +74,7 @@ class Header:
                 *_secret_notes(self.task.artifact),
                 *_key_notes(self.settings),
                 *_tape_notes(self.settings),
+                *outage_notes(self.settings.infrastructure),
             ),
             warnings=tuple(_left_out(prospect.left_out)),
         )

@@ -208,6 +208,9 @@ def test_unknown_keys_are_refused_with_the_nearest_name(problem, line, message):
         ("split.fractions = [1]", "two or three shares"),
         ("split.fractions = [1, 0]", "must be above 0"),
         ("scripted = [3]", "scripted is 3"),
+        ("infrastructure = 'OSError'", 'Write infrastructure = ["httpx.ConnectError"]'),
+        ("infrastructure = ['no type']", "the name of an exception type is needed"),
+        ("infrastructure = ['builtins.AssertionError']", "a wrong answer raises that"),
     ],
 )
 def test_bad_values_are_told_with_file_key_and_what_to_type(problem, line, message):

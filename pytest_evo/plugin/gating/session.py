@@ -38,6 +38,7 @@ from pytest_evo.plugin.gating.planning import make_gate_plan
 from pytest_evo.plugin.gating.planning import make_policy
 from pytest_evo.plugin.gating.planning import Suite
 from pytest_evo.plugin.gating.task import GateTask
+from pytest_evo.plugin.outages import outage_notes
 from pytest_evo.plugin.pools.base import Pool
 from pytest_evo.plugin.terminal import LiveDisplay
 from pytest_evo.reports.console import Line
@@ -244,6 +245,7 @@ class Gating:
             f"policy: {'strict' if policy.strict else 'default'}, margin "
             f"{policy.margin:g}"
             + (f", tolerance {policy.tolerance:g}" if policy.tolerance else ""),
+            *outage_notes(task.settings.infrastructure),
         ]
         self._display.note([Line(f"evo: {visible(row)}") for row in rows])
 

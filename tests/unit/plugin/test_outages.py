@@ -82,6 +82,33 @@ def test_what_is_raised_for_the_artifact_is_its_own(tmp_path, module):
     assert why(tmp_path, error, "ConnectionError") is None
 
 
+def test_what_the_project_makes_of_the_artifacts_exception_is_no_outage(
+    tmp_path, module
+):
+    text = (
+        "class Down(Exception):\n    pass\n"
+        "def ask(function):\n    try:\n        return function()\n"
+        "    except OSError as error:\n        raise Down from error\n"
+    )
+    judge = module("judge_client", text=text)
+    answer = module("answer", inside=True)
+    assert why(tmp_path, raised(lambda: judge.ask(answer.ask)), "Down") is None
+    own = module("other_client")
+    assert why(tmp_path, raised(lambda: judge.ask(own.ask)), "Down")
+
+
+def test_a_group_is_an_outage_if_nothing_in_it_is_of_the_artifact(tmp_path, module):
+    judge, answer = module("judge_client"), module("answer", inside=True)
+    for asked, counts in (([judge], True), ([judge, answer], False)):
+        group = ExceptionGroup("both", [raised(one.ask) for one in asked])
+
+        def ask(group: BaseException = group) -> None:
+            raise group
+
+        found = why(tmp_path, raised(ask), "ExceptionGroup")
+        assert bool(found) is counts
+
+
 @pytest.mark.parametrize("name", ["<made>", socket.__file__])
 def test_generated_code_cannot_claim_an_outage(tmp_path, module, name):
     judge = module("judge_client")
