@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 
@@ -73,3 +74,46 @@ class Usage:
 
 
 NO_USAGE = Usage()
+
+
+# -- calls without an answer ---------------------------------------------------------
+
+_UNSENT = frozenset(
+    {
+        "ConnectError",
+        "ConnectTimeout",
+        "PoolTimeout",
+        "ProxyError",
+        "UnsupportedProtocol",
+    }
+)
+_ANSWERED = "HTTPStatusError"  # a provider's own answer; litellm makes up others
+MAYBE_BILLED = frozenset({408, 499, 504, 522, 524})
+"""Statuses of a proxy that gave up waiting: the model may have gone on."""
+_DEEPEST = 20  # causes of causes
+
+
+def may_cost(error: BaseException) -> bool:
+    """Whether a failed call may be on the bill: it went out, and its answer was lost.
+
+    A provider that answers with an error takes nothing for it.
+    """
+    causes = list(_causes(error))
+    if any(type(one).__name__ in _UNSENT for one in causes):
+        return False
+    answered = [one for one in causes if type(one).__name__ == _ANSWERED]
+    code = getattr(error, "status_code", None)
+    if answered:
+        response = getattr(answered[-1], "response", None)
+        return getattr(response, "status_code", code) in MAYBE_BILLED
+    if len(causes) == 1 and code is not None and 400 <= code < 500:
+        return code in MAYBE_BILLED  # refused before it was sent
+    return True
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    for _ in range(_DEEPEST):
+        if error is None:
+            return
+        yield error
+        error = error.__cause__ or error.__context__

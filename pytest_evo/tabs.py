@@ -45,6 +45,11 @@ class Tab:
             self._out[self._number] = lost
             return self._number
 
+    def amend(self, number: int, lost: Usage) -> None:
+        """A call is tried again; what all tries count as until it ends."""
+        with self._lock:
+            self._out[number] = lost
+
     def end(self, number: int, usage: Usage) -> None:
         """A call has ended."""
         with self._lock:

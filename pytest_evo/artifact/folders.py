@@ -114,8 +114,8 @@ class Folders:
         if look(left.folder) != left.look:
             remove(left.folder)
             return False
-        left.folder.rename(destination)
         try:
+            left.folder.rename(destination)
             for entry in differing:
                 path = destination / entry.path
                 path.unlink()

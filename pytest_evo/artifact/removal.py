@@ -48,10 +48,9 @@ def _remove(directory: Path) -> None:
         return
     try:
         shutil.rmtree(directory)
-    except FileNotFoundError:
-        return
     except (OSError, RecursionError):
-        _remove_by_force(directory)
+        if os.path.lexists(directory):
+            _remove_by_force(directory)
 
 
 def _remove_by_force(top: Path) -> None:

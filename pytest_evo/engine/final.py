@@ -45,6 +45,7 @@ class Final:
         self._dispatcher = dispatcher
         self.unpaid = ""
         """The budget that did not pay for all of it."""
+        self._unpaid_cases: set[CaseId] = set()
 
     async def run(
         self, start: Candidate, winner: Member, log: ScopeLog
@@ -68,8 +69,7 @@ class Final:
         before = means(scores_by_case([*mine, *reused]))
         after, rows = await self._winner_certain(winner, certain, split, log)
         after |= means(scores_by_case(theirs))
-        measured = sum(1 for case in before if case in after)
-        if not measured:
+        if not any(case in after for case in before):
             return None
         claim = make_claim(
             split,
@@ -80,7 +80,8 @@ class Final:
             audit=_audit([*mine, *reused], [*theirs, *rows]),
         )
         if self.unpaid:
-            claim = replace(claim, unmeasured=len(cases) - measured, budget=self.unpaid)
+            count = len(self._unpaid_cases)
+            claim = replace(claim, unmeasured=count, budget=self.unpaid)
         return FinalMeasured(winner.candidate.id, claim)
 
     async def _fresh(
@@ -132,6 +133,7 @@ class Final:
                 found += await self._dispatcher.run(replace(work, runs=(run,)), log)
             except BudgetReached as reached:
                 self.unpaid = reached.axis
+                self._unpaid_cases.add(run[0])
         return found
 
 

@@ -206,7 +206,9 @@ def _together(evidence: Evidence, suspects: judging.SuspectTest) -> list[Reason]
         reasons.append(Reason(ReasonKind.PLAIN, text, names))
     level = policy.alpha * judging.SHARE_SUSPECTS
     large = policy.is_loss(suspects.loss)
-    if suspects.together and suspects.p <= level and large:
+    # the exchange of base and head asks for any loss at all
+    apt = suspects.together and policy.tolerance == 0
+    if apt and suspects.p <= level and large:
         names = tuple(e.case.id for e in evidence.still_suspect)
         text = (
             f"what fell at first ({count(evidence.suspects, 'case')}) was run again "
@@ -220,9 +222,9 @@ def _together(evidence: Evidence, suspects: judging.SuspectTest) -> list[Reason]
 def _means(
     evidence: Evidence, overall: Effect | None, others: Sequence[Effect]
 ) -> list[Reason]:
-    if overall is None:
-        return []
     policy = evidence.policy
+    if overall is None or (policy.tolerance > 0 and unmeasured(evidence)):
+        return []  # the rest can make up for a loss that is tolerated
     level = policy.alpha * judging.SHARE_MEAN * judging.look_share(evidence.rounds)
     if any(effect.counts for effect in others):
         level /= 2  # the other half is for the groups and metrics

@@ -54,13 +54,12 @@ def look_share(rounds: int) -> float:
 def plainly_broken(evidence: Evidence) -> bool:
     """Whether betting over the first pairs, in plan order, ever reached its goal."""
     heaviest = max((e.case.weight for e in evidence.order), default=0.0)
-    if heaviest <= 0:
-        return False
+    if heaviest <= 0 or evidence.policy.tolerance > 0:
+        return False  # bets are on any loss at all
     bettor = statistics.Bettor()
-    policy = evidence.policy
-    goal = plain_goal(policy)
+    goal = plain_goal(evidence.policy)
     return any(
-        bettor.see(policy.bet(e.first.difference * e.case.weight / heaviest)) >= goal
+        bettor.see(e.first.difference * e.case.weight / heaviest) >= goal
         for e in evidence.measured
         if e.first
     )
@@ -265,6 +264,9 @@ def _effect(
         low, high = statistics.paired_interval(
             moves, evidence.policy.confidence, repeats
         )
+        tolerance = evidence.policy.tolerance
+        if tolerance > 0:  # the null is a loss of all that is tolerated, not of nothing
+            moves = [move + (tolerance + exact) / share for move in moves]
         p = statistics.sign_flip(moves, rng(evidence.policy, f"{scope}:{name}"))
     if exact < 0 and evidence.policy.is_loss(exact):
         p = 0.0

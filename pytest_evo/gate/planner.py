@@ -161,6 +161,11 @@ class Planner:
             self._waiting.appendleft((retry,))
         self._tokens += observation.tokens
         self._usd += observation.usd or 0.0
+        if observation.usd is None and self._policy.usd is not None:
+            self.stop(
+                f"nobody knows what the calls of {observation.case} cost, so the "
+                f"budget of {self._policy.usd:g} USD cannot be kept; limit tokens"
+            )
         if observation.stage is Stage.FIRST and not self._stopped:
             reason = self._early.see(observation)
             if reason:

@@ -7,7 +7,6 @@ which worker is faster decides nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from math import fsum
 
 from pytest_evo.gate.caseevidence import CaseEvidence
 from pytest_evo.gate.judging import plain_goal
@@ -30,7 +29,6 @@ class EarlyStop:
         self._lost: set[CaseId] = set()
         self._worse = 0
         self._flips = 0
-        self._flipped = 0.0  # their weight
         self._bettor = Bettor()
         self._plain = False
 
@@ -57,17 +55,12 @@ class EarlyStop:
         return self._verdict()
 
     def _verdict(self) -> str:
-        over = self._done == len(self._order)
+        # what is tolerated can only be told at the end
+        over = self._done == len(self._order) or self._policy.tolerance > 0
         plain = self._plain and self._worse >= self._policy.named
-        if over or not (plain or self._flipped_enough()):
+        if over or not (plain or self._flips >= self._policy.named):
             return ""
         return f"plainly worse after {self._done} of {len(self._order)} cases"
-
-    def _flipped_enough(self) -> bool:
-        if self._flips < self._policy.named:
-            return False
-        total = fsum(e.case.weight for e in self._order)
-        return not self._policy.tolerates(self._flipped / total if total else 0.0)
 
     def _is_lost(self, e: CaseEvidence) -> bool:
         lost = e.lost
@@ -82,10 +75,8 @@ class EarlyStop:
             return True
         self._worse += first.difference < -EPSILON
         declared = e.case.deterministic is True
-        if declared and first.fell(self._policy.flip_drop):
-            self._flips += 1
-            self._flipped += e.case.weight
+        self._flips += declared and first.fell(self._policy.flip_drop)
         stake = e.case.weight / self._heaviest if self._heaviest > 0 else 0.0
-        owned = self._bettor.see(self._policy.bet(first.difference * stake))
+        owned = self._bettor.see(first.difference * stake)
         self._plain = self._plain or owned >= plain_goal(self._policy)
         return True

@@ -35,7 +35,6 @@ from pytest_evo.chat import ToolsRefused
 from pytest_evo.errors import ModelFailed
 from pytest_evo.errors import ModelProblem
 from pytest_evo.llm.faults import Fault
-from pytest_evo.llm.faults import may_cost
 from pytest_evo.llm.faults import Meaning
 from pytest_evo.llm.faults import read_fault
 from pytest_evo.llm.waiting import Backoff
@@ -50,6 +49,7 @@ from pytest_evo.llm.wire import table_price
 from pytest_evo.models import NO_USAGE
 from pytest_evo.models import Usage
 from pytest_evo.settings_model import ModelSettings
+from pytest_evo.spending import may_cost
 from pytest_evo.tabs import current_tab
 
 PROBE_WAIT = 60.0
@@ -181,14 +181,19 @@ class LiteLLMModel:
             ToolsRefused: the model takes no tools.
             ModelFailed: no answer after all tries.
         """
-        tab, usage = current_tab(), NO_USAGE
+        tab, usage, owed = current_tab(), NO_USAGE, self._settle()
         most = request.max_tokens or self._options.max_tokens
-        number = tab.begin(lost(request, most, self._price))
+        out = owed + lost(request, most, self._price)
+        number = tab.begin(out)
         try:
-            reply = self._ask(request, self._options.max_wait)
-            usage = self._settle() + reply.usage
+            reply = self._ask(
+                request,
+                self._options.max_wait,
+                lambda spent: tab.amend(number, out + spent),
+            )
+            usage = owed + reply.usage
         except Costly as error:
-            error.usage += self._settle()
+            error.usage += owed
             usage = error.usage
             raise
         finally:
@@ -201,7 +206,12 @@ class LiteLLMModel:
             owed, self._owed = self._owed, NO_USAGE
         return owed
 
-    def _ask(self, request: ChatRequest, limit: float) -> ChatReply:
+    def _ask(
+        self,
+        request: ChatRequest,
+        limit: float,
+        retrying: Callable[[Usage], None] = lambda spent: None,
+    ) -> ChatReply:
         litellm = _litellm()
         attempt = _Attempt(self._clock(), limit)
         while True:
@@ -218,6 +228,7 @@ class LiteLLMModel:
                 spent = self._failed_call(error, request, kept)
                 attempt.spent += replace(spent, seconds=self._clock() - begun)
                 self._meet(fault, attempt, kept)
+                retrying(attempt.spent)
                 continue
             usage = count(request, response, self._options)
             if usage.usd is None:
@@ -229,6 +240,7 @@ class LiteLLMModel:
                 return reply
             nothing = Fault(Meaning.AGAIN, "a reply without an answer")
             self._meet(nothing, attempt, kept)
+            retrying(attempt.spent)
 
     def _failed_call(
         self, error: Exception, request: ChatRequest, kept: dict[str, Any]
@@ -236,7 +248,8 @@ class LiteLLMModel:
         """What a call without an answer counts as: nothing only where that is known."""
         if not may_cost(error):
             return Usage(calls=1)
-        return lost(request, kept.get("max_tokens", 0), self._price)
+        most = kept.get("max_tokens") or kept.get("max_completion_tokens", 0)
+        return lost(request, most, self._price)
 
     def _price(self, sent: int, received: int) -> float | None:
         """What so many tokens cost, by the settings or the library's table."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from collections.abc import Collection
-from collections.abc import Iterator
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -111,46 +110,6 @@ def read_fault(
     if code == 422 and not str(error).split("Exception -")[-1].strip():
         return Fault(Meaning.AGAIN, "an error without a text", wait)
     return Fault(Meaning.REJECTED, text)
-
-
-_UNSENT = frozenset(
-    {
-        "ConnectError",
-        "ConnectTimeout",
-        "PoolTimeout",
-        "ProxyError",
-        "UnsupportedProtocol",
-    }
-)
-_ANSWERED = "HTTPStatusError"  # a provider's own answer; litellm makes up others
-_BROKEN = frozenset({408, 499, 504, 522, 524})  # a proxy waited, the model may not have
-_DEEPEST = 20  # causes of causes
-
-
-def may_cost(error: BaseException) -> bool:
-    """Whether a failed call may be on the bill: it went out, and its answer was lost.
-
-    A provider that answers with an error takes nothing for it.
-    """
-    causes = list(_causes(error))
-    if any(type(one).__name__ in _UNSENT for one in causes):
-        return False
-    answered = [one for one in causes if type(one).__name__ == _ANSWERED]
-    code = getattr(error, "status_code", None)
-    if answered:
-        response = getattr(answered[-1], "response", None)
-        return getattr(response, "status_code", code) in _BROKEN
-    if len(causes) == 1 and code is not None and 400 <= code < 500:
-        return code in _BROKEN  # refused before it was sent
-    return True
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    for _ in range(_DEEPEST):
-        if error is None:
-            return
-        yield error
-        error = error.__cause__ or error.__context__
 
 
 def _later(raw: str, text: str, wait: float | None, tools: bool) -> Fault:

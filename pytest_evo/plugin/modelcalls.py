@@ -17,10 +17,10 @@ from pytest_evo.models import Usage
 from pytest_evo.plugin.plain import cut
 from pytest_evo.plugin.plain import plain
 from pytest_evo.plugin.recording import Notes
+from pytest_evo.spending import may_cost
 
 STEP = "model call"
 """The name of the trace step that tells of a call."""
-_TIMEOUT = 408
 _SHOWN = 1_500  # characters of a question and of an answer
 _KEPT = 20_000  # characters of a streamed answer, before it is cut
 _QUESTIONS = ("messages", "prompt", "input", "query")
@@ -102,10 +102,7 @@ class ModelCall:
         self._seconds = self._clock() - self._begun
         said = ""
         with suppress(Exception):
-            status = getattr(error, "status_code", None)
-            # litellm gives lost connections a status of 500 and more
-            refused = isinstance(status, int) and 400 <= status < 500
-            self._free = refused and status != _TIMEOUT and self._tokens is None
+            self._free = self._tokens is None and not may_cost(error)
         with suppress(Exception):
             said = str(error)
         self._error = cut(f"{type(error).__name__}: {said}", _SHOWN)

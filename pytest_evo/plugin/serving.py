@@ -96,10 +96,10 @@ class Server:
             for leg in list(self._legs):
                 self._end(leg, "cancel")
             self._selector.close()
-            os.close(self._wake_read)
-            with self._wake_lock:
+            with self._wake_lock:  # first, so that nobody writes where nobody reads
                 os.close(self._wake_write)
                 self._wake_write = -1
+            os.close(self._wake_read)
         return not self.abandoned
 
     def _wait(self) -> float | None:

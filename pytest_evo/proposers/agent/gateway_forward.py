@@ -23,6 +23,7 @@ from pytest_evo.proposers.agent.gateway_wire import Route
 from pytest_evo.proposers.agent.gateway_wire import Stream
 from pytest_evo.proposers.agent.gateway_wire import wants_usage
 from pytest_evo.proposers.agent.gateway_wire import Wire
+from pytest_evo.spending import MAYBE_BILLED
 
 if TYPE_CHECKING:
     from pytest_evo.proposers.agent.gateway import Gateway
@@ -103,7 +104,9 @@ class Forward:
         left = None
         if self._route.metered:
             try:
-                self._need, left = self._gateway.allowance.reserve(self._size)
+                self._need, left = self._gateway.allowance.reserve(
+                    self._size, _most(self._body)
+                )
             except Spent as spent:
                 raise Refused(400, str(spent)) from None
         sent = prepare(self._body, self._route, self._gateway.model, left)
@@ -133,14 +136,16 @@ class Forward:
         if self._usage is not None or not self._route.metered:
             return
         # what went out and was not refused may be on the bill, whatever came back
-        billed = self._sent and self._status < 300
+        refused = self._status >= 300 and self._status not in MAYBE_BILLED
+        billed = self._sent and not refused
         took = time.monotonic() - self._began
         self._usage = self._gateway.allowance.settle(
             self._need,
             self._tokens,
             took,
             max(1, self._answered) if billed else 0,
-            0 if self._whole else _most(self._body),
+            _most(self._body),
+            whole=self._whole and self._status not in MAYBE_BILLED,
         )
 
     def _ask(

@@ -92,15 +92,15 @@ class Allowance:
         self._usd_left = usd_left
         self._begin = meter.total
         self._reserved = 0
-        self._out: list[int] = []  # what was reserved for each call that is out
+        self._out: list[tuple[int, int]] = []  # tokens sent and at most received
         self.usage = NO_USAGE
         self.guessed = 0
         """Calls whose tokens were guessed, because the provider told none."""
         self.spent: str | None = None
         """Why no further call is allowed."""
 
-    def reserve(self, size: int) -> tuple[int, int | None]:
-        """Ask for one call of ``size`` bytes.
+    def reserve(self, size: int, most: int = 0) -> tuple[int, int | None]:
+        """Ask for one call of ``size`` bytes and a reply of ``most`` tokens.
 
         Returns:
             What was set aside for it (give it back with :meth:`settle`), and how many
@@ -119,7 +119,7 @@ class Allowance:
             if self.spent is not None:
                 raise Spent(self.spent)
             self._reserved += need
-            self._out.append(need)
+            self._out.append((need, most))
             return need, None if tokens is None else max(1, tokens - need)
 
     def settle(
@@ -129,6 +129,8 @@ class Allowance:
         seconds: float,
         answered: int,
         most: int = 0,
+        *,
+        whole: bool = True,
     ) -> Usage:
         """Count a call that is over; return what it cost.
 
@@ -138,18 +140,23 @@ class Allowance:
                 is unknown.
             seconds: how long it took.
             answered: bytes of the reply; with 0 of them an uncounted call was free.
-            most: tokens of a whole reply, where its end was lost.
+            most: tokens of the reply, at most, as far as the request says.
+            whole: whether nothing of the reply is missing; a count in what came before
+                its end is not of all of it.
         """
-        guessed = tokens is None and answered > 0
-        if tokens is not None:
+        final = tokens is not None and whole
+        guessed = not final and answered > 0
+        if tokens is not None and whole:
             usage = self._counted(tokens, seconds)
         elif answered:
-            usage = self._guessed(need, seconds, answered // _BYTES_PER_TOKEN, most)
+            sent = need if tokens is None else tokens.input_tokens
+            received = answered // _BYTES_PER_TOKEN
+            usage = self._guessed(sent, seconds, received, 0 if whole else most)
         else:
             usage = Usage(1, seconds=seconds)
         with self._meter.lock:
             self._reserved -= need
-            self._out.remove(need)
+            self._out.remove((need, most))
             self.guessed += guessed
             self.usage += usage
             self._meter.total += usage
@@ -158,7 +165,7 @@ class Allowance:
     def so_far(self) -> Usage:
         """What was spent by now; calls that are out are of unknown price."""
         with self._meter.lock:
-            lost = [self._guessed(need, 0.0, 0, 0) for need in self._out]
+            lost = [self._guessed(need, 0.0, 0, most) for need, most in self._out]
             return sum(lost, self.usage)
 
     def _counted(self, tokens: Counted, seconds: float) -> Usage:

@@ -386,3 +386,31 @@ def test_tolerance_never_makes_a_gate_stricter(seed, head, tolerance):
         assert plain.verdict is GateVerdict.REGRESSED
     if plain.verdict is GateVerdict.PASSED:
         assert lenient.verdict is GateVerdict.PASSED
+
+
+def test_loss_within_the_tolerance_is_not_judged_before_all_cases_are_measured():
+    cases = cases_of(100, deterministic=True)
+    policy = GatePolicy(tolerance=0.1)
+    whole, planner = drive(cases, always(), policy)
+    order = list(dict.fromkeys(o.case for o in planner.observations))
+    head = dict.fromkeys(order[:3], FAILED)
+    whole, planner = drive(cases, always(head), policy)
+    assert whole.verdict is GateVerdict.PASSED
+    first = [o for o in planner.observations if o.case in order[:20]]
+    part = decide(first, planner.cases, policy, stopped="the time limit was reached")
+    assert part.verdict is GateVerdict.INCOMPLETE, part.reasons
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_noisy_loss_of_the_tolerance_itself_is_seldom_red(seed):
+    draws = Random(seed)
+
+    def world(ask: Ask) -> Observation:
+        score = 0.5 + draws.uniform(-0.1, 0.1) - 0.1 * (ask.arm is Arm.HEAD)
+        return seen(ask, Outcome.PASSED, score)
+
+    policy = GatePolicy(tolerance=0.1, seed=seed)
+    decision, _ = drive(cases_of(60), world, policy)
+    assert decision.verdict is not GateVerdict.REGRESSED, decision.reasons
+    strict, _ = drive(cases_of(60), world, GatePolicy(seed=seed))
+    assert strict.verdict is GateVerdict.REGRESSED

@@ -579,3 +579,10 @@ def test_skip_against_a_stored_pass_counts_as_worse():
     world = always(head={"test_001": Outcome.SKIPPED})
     decision, _ = drive(cases, world, base_arm=False)
     assert decision.verdict is GateVerdict.REGRESSED
+
+
+def test_budget_of_money_stops_where_nobody_knows_a_price():
+    decision, planner = drive(cases_of(20), always(usd=None), GatePolicy(usd=2.0))
+    assert "nobody knows" in decision.stopped
+    assert len(planner.observations) < 20
+    assert decision.verdict is GateVerdict.INCOMPLETE
