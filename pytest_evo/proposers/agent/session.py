@@ -176,7 +176,6 @@ class Session:
         prompt = write_prompt(self._conditions.template, self._request, files)
         request = self._request
         allowance = self._meter.open(request.tokens_left, request.usd_left)
-        current_tab().watch(allowance.so_far)
         hearing, output = Hearing(), Output()
 
         def heard(line: str, aside: bool) -> None:
@@ -187,6 +186,9 @@ class Session:
             gateway = self._gateway(allowance)
             if gateway is not None:
                 stack.enter_context(gateway)
+                current_tab().watch(allowance.so_far)
+            else:
+                current_tab().watch(lambda: self._told_usage(hearing))
             job = self._job(prompt, files, gateway)
             ended = self._run(job, allowance, heard)
         usage = self._meter.close(allowance)
