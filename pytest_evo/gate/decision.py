@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import fsum
 
 from pytest_evo.gate import judging
+from pytest_evo.gate.beside import beside_reasons
 from pytest_evo.gate.caseevidence import CaseEvidence
 from pytest_evo.gate.evidence import Evidence
 from pytest_evo.gate.evidence import gather
@@ -22,6 +23,7 @@ from pytest_evo.gate.tolerance import is_gone
 from pytest_evo.gate.tolerance import share_of
 from pytest_evo.gate.tolerance import tolerated_text
 from pytest_evo.gate.values import Arm
+from pytest_evo.gate.values import CaseStatus
 from pytest_evo.gate.values import Change
 from pytest_evo.gate.values import Effect
 from pytest_evo.gate.values import Excluded
@@ -70,9 +72,7 @@ def decide(
         verdict=verdict,
         reasons=reasons,
         effects=found.effects,
-        rows=make_rows(
-            evidence, tests, found.must_pass, found.confirmed, found.tolerated
-        ),
+        rows=make_rows(evidence, tests, _settled(found, change), found.confirmed),
         limits=found.limits,
         excluded=tuple(
             Excluded(o.case, o.arm, o.outcome, o.stage, o.message)
@@ -95,6 +95,14 @@ def decide(
         strict=policy.strict,
         change=change,
     )
+
+
+def _settled(found: Findings, change: Change) -> dict[CaseId, CaseStatus]:
+    return {
+        **dict.fromkeys(change.uncollected, CaseStatus.UNCOLLECTED),
+        **dict.fromkeys(found.tolerated, CaseStatus.TOLERATED),
+        **dict.fromkeys(found.must_pass, CaseStatus.MUST_PASS),
+    }
 
 
 # -- what speaks against the head --------------------------------------------------
@@ -132,7 +140,7 @@ def find(evidence: Evidence, change: Change) -> Findings:
         *_by_case(evidence, must_pass, () if within else fallen),
         *_together(evidence, suspects),
         *_means(evidence, overall, others),
-        *_beside(evidence, change, limits),
+        *beside_reasons(evidence.policy, change, limits),
     )
     warnings = [*unknown, *_audit_warnings(overall, others)]
     if excused:
@@ -248,27 +256,6 @@ _NAMES = {
     Scope.GROUP: (ReasonKind.GROUP, "group {!r}"),
     Scope.METRIC: (ReasonKind.METRIC, "metric {!r}"),
 }
-
-
-def _beside(
-    evidence: Evidence, change: Change, limits: Sequence[LimitCheck]
-) -> list[Reason]:
-    reasons = []
-    gone = tuple(case.id for case in change.removed if case.passed)
-    if gone and not evidence.policy.accept_removed:
-        text = (
-            f"{count(gone, 'case')} passed at the base and are gone: {some(gone)}; "
-            "type --evo-accept-removed if that is meant"
-        )
-        reasons.append(Reason(ReasonKind.REMOVED, text, gone))
-    for check in limits:
-        if check.exceeded:
-            text = (
-                f"{check.metric} are {check.ratio:.2f} times those of the base "
-                f"(limit {check.max_ratio:g})"
-            )
-            reasons.append(Reason(ReasonKind.LIMIT, text))
-    return reasons
 
 
 def _audit_warnings(overall: Effect | None, others: Sequence[Effect]) -> list[str]:

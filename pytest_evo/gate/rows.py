@@ -24,28 +24,24 @@ _RANK = {status: rank for rank, status in enumerate(CaseStatus)}
 def make_rows(
     evidence: Evidence,
     tests: Mapping[CaseId, tuple[float, float]],
-    must_pass: Collection[CaseId],
+    settled: Mapping[CaseId, CaseStatus],
     confirmed: Collection[CaseId],
-    tolerated: Collection[CaseId] = (),
 ) -> tuple[CaseRow, ...]:
     """Rows of all cases, worst status and largest loss first.
 
     Args:
         evidence: what was seen.
         tests: p and p after Holm of the suspects.
-        must_pass: must-pass cases that count as failed.
+        settled: what is known of cases whatever they look like here.
         confirmed: noisy cases that count as worse, one by one.
-        tolerated: cases that came out worse for certain, and need not count.
     """
     flips = {e.case.id for e in evidence.flips}
     suspects = {e.case.id for e in evidence.suspects}
     rows = []
     for e in evidence.order:
         name = e.case.id
-        if name in must_pass:
-            status = CaseStatus.MUST_PASS
-        elif name in tolerated:
-            status = CaseStatus.TOLERATED
+        if name in settled:
+            status = settled[name]
         elif name in flips:
             status = CaseStatus.SKIPPED if _skipped(e) else CaseStatus.FLIPPED
         elif name in confirmed:

@@ -176,10 +176,6 @@ class GatePolicy:
         """Whether a mean that fell to ``low`` at worst is called passed."""
         return low > -self.margin or (self.tolerance > 0 and self.tolerates(-low))
 
-    def bet(self, difference: float) -> float:
-        """A difference in [-1, 1] as one that is at least 0 if it is tolerated."""
-        return (difference + self.tolerance) / (1 + self.tolerance)
-
 
 @dataclass(frozen=True, slots=True)
 class Removed:
@@ -208,6 +204,8 @@ class Change:
     project_files: tuple[str, ...] = ()  # changed project files that cases reach
     base_bytes: int | None = None  # size of the artifact
     head_bytes: int | None = None
+    uncollected: tuple[CaseId, ...] = ()  # with the head's artifact, not the base's
+    collection_error: str = ""  # the first one, in a line
 
 
 # -- what was seen -----------------------------------------------------------------
@@ -262,6 +260,7 @@ class ReasonKind(StrEnum):
     LIMIT = "limit"
     REMOVED = "removed"
     SKIPPED = "skipped"
+    COLLECTION = "collection"  # the head's artifact keeps tests from being collected
     ERRORS = "errors"
     BUDGET = "budget"
     MARGIN = "margin"  # a loss beyond the margin cannot be excluded, or can
@@ -285,6 +284,7 @@ class CaseStatus(StrEnum):
     FLIPPED = "flipped"  # deterministic
     CONFIRMED = "confirmed worse"
     SKIPPED = "skipped now"
+    UNCOLLECTED = "cannot be collected"
     TOLERATED = "worse, tolerated"  # flipped or confirmed, within the tolerance
     SUSPECT = "worse, not confirmed"
     LOWER = "lower"

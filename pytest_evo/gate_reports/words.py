@@ -25,6 +25,7 @@ WORSE = frozenset(
         CaseStatus.FLIPPED,
         CaseStatus.CONFIRMED,
         CaseStatus.SKIPPED,
+        CaseStatus.UNCOLLECTED,
     }
 )
 """What counts against the change by itself."""

@@ -47,6 +47,11 @@ class Bench:
         pool.set_timeouts(_timeouts(marks, settings), settings.timeout or MOST_TIMEOUT)
 
     @property
+    def read_early(self) -> bool:
+        """Whether the artifact was read while tests were collected."""
+        return any(hello.reach.files for hello in self.pool.hellos)
+
+    @property
     def in_place(self) -> bool:
         """Whether a version stands at the artifact's own path."""
         return self.choice.mount or self.choice.mode == WORKSPACE

@@ -37,9 +37,24 @@ class Beside:
 
 
 def look_beside(
-    task: GateTask, base: Base, suite: Suite, scratch: Path, notes: list[str]
+    task: GateTask,
+    base: Base,
+    suite: Suite,
+    scratch: Path,
+    notes: list[str],
+    *,
+    read_early: bool = False,
 ) -> Beside:
     """Compare suite and project of the base with the working tree.
+
+    Args:
+        task: this session's.
+        base: the other side.
+        suite: the cases of this session.
+        scratch: a folder for copies.
+        notes: gets what a person should know.
+        read_early: whether collecting read the artifact, which may then decide which
+            cases there are.
 
     Raises:
         BaselineProblem: the base's project cannot be read.
@@ -50,7 +65,7 @@ def look_beside(
     rootdir = task.config.rootpath
     project = ProjectAt(base.repository, base.commit, rootdir, task.schema, files)
     changes = project.changes()
-    if not changes.tests:
+    if not (changes.tests or read_early):
         return Beside(None, changes, project)
     copy = scratch / "suite"
     project.write(copy)

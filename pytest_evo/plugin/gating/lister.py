@@ -1,7 +1,8 @@
 """A plugin for a session of the base's own suite: which cases there are, how they end.
 
 It is loaded with ``-p`` in a process of its own and writes JSON to the file that
-``PYTEST_EVO_LISTING`` names: per case its body, and its outcome where it was run.
+``PYTEST_EVO_LISTING`` names: per case its body, and its outcome where it was run; and
+what could not be collected.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from pytest_evo.plugin.options import MODES
 
 VARIABLE = "PYTEST_EVO_LISTING"
 _FOUND = pytest.StashKey[dict[str, dict[str, str]]]()
+_ERRORS = pytest.StashKey[dict[str, str]]()
+_COMPLETE = pytest.StashKey[bool]()
+_LONGEST = 10_000  # characters of an error
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -28,6 +32,26 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
     for name in MODES:
         setattr(config.option, name, None)
     return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, Any, Any]:
+    """Note that nothing broke it off."""
+    result = yield
+    session.config.stash[_COMPLETE] = True
+    return result
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Note what could not be collected."""
+    report = yield
+    if report.failed:
+        errors = collector.config.stash.setdefault(_ERRORS, {})
+        errors[report.nodeid] = report.longreprtext[:_LONGEST]
+    return report
 
 
 @pytest.hookimpl(trylast=True)
@@ -59,6 +83,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Write it down."""
     place = os.environ.get(VARIABLE)
-    if place:
-        found = session.config.stash.get(_FOUND, {})
+    if place and session.config.stash.get(_COMPLETE, False):
+        stash = session.config.stash
+        found = {"cases": stash.get(_FOUND, {}), "errors": stash.get(_ERRORS, {})}
         Path(place).write_text(json.dumps(found), encoding="utf-8")

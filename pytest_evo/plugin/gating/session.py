@@ -101,7 +101,14 @@ class Gating:
         bench.pool.set_source(known.__getitem__, base.blobs.get)
         bench.pool.configure(covered=[*bench.covered, str(scratch.resolve())])
         notes = list(base.notes)
-        beside = look_beside(task, base, bench.suite, scratch, notes)
+        beside = look_beside(
+            task,
+            base,
+            bench.suite,
+            scratch,
+            notes,
+            read_early=bench.read_early and trees.get(Arm.BASE) != head,
+        )
         plan = make_gate_plan(bench.suite, task.settings, base, head, beside.suite)
         plan = plan.beside(beside.changes)
         policy = make_policy(task.settings, head.hash)
@@ -123,7 +130,7 @@ class Gating:
             self._announce(bench, plan, policy)
             hashes = {arm: tree.hash for arm, tree in trees.items()}
             stopped = self._measure(bench, plan, policy, hashes, notes, problems)
-            problems += self._nobody_reads_it(stopped)
+            problems += self._nobody_reads_it(stopped, plan)
         self.record = self._recorded(
             bench, plan, policy, head, notes, problems, stopped
         )
@@ -138,9 +145,12 @@ class Gating:
             return False
         return not plan.changed or all(not case.reached for case in plan.cases)
 
-    def _nobody_reads_it(self, stopped: str) -> list[str]:
+    def _nobody_reads_it(self, stopped: str, plan: GatePlan) -> list[str]:
         """A comparison of something that no case reads would always pass."""
         seen = self.measured
+        gone = any(case.passed for case in plan.change.removed)
+        if gone and not self._task.settings.accept_removed:
+            return []  # it does not pass, and who is gone may have read it
         if stopped or not seen.observations or seen.reached or seen.unknown:
             return []
         if all(row.outcome.is_infrastructure for row in seen.observations):

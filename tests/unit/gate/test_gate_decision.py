@@ -414,3 +414,20 @@ def test_noisy_loss_of_the_tolerance_itself_is_seldom_red(seed):
     assert decision.verdict is not GateVerdict.REGRESSED, decision.reasons
     strict, _ = drive(cases_of(60), world, GatePolicy(seed=seed))
     assert strict.verdict is GateVerdict.REGRESSED
+
+
+# -- tests that cannot be collected ------------------------------------------------
+
+
+def test_what_the_artifact_keeps_from_being_collected_is_a_regression():
+    cases = cases_of(3)
+    change = Change(uncollected=("test_000", "test_001"), collection_error="no module")
+    for policy in (GatePolicy(), GatePolicy(accept_removed=True, tolerance=0.9)):
+        decision = decide([], cases, policy, change)
+        assert decision.verdict is GateVerdict.REGRESSED
+        assert _kinds(decision) == {ReasonKind.COLLECTION}
+        assert "2 cases cannot be collected" in decision.reasons[0].text
+        assert "no module" in decision.reasons[0].text
+        by_id = {row.id: row.status for row in decision.rows}
+        assert by_id["test_001"] is CaseStatus.UNCOLLECTED
+        assert by_id["test_002"] is CaseStatus.NOT_RUN
