@@ -161,3 +161,14 @@ def test_header_says_from_which_budget_on_chains_begin(
     root = make_project(pytester)
     done = evolve(root, "--budget-rollouts=120", "-n", "0")
     assert "chain depth 0 (5 from --budget-rollouts=" in done.stdout, done.stdout
+
+
+def test_artifact_that_ends_workers_while_they_collect_is_told(
+    pytester: pytest.Pytester,
+) -> None:
+    root = make_project(pytester)
+    tests = root / "test_level.py"
+    tests.write_text("import os\nos._exit(3)\n" + tests.read_text())
+    text = refused(root, "--budget-rollouts=100", "-n", "1")
+    assert "could not be collected" in text
+    assert "--collect-only" in text

@@ -67,6 +67,11 @@ class EngineThread:
             return
         if isinstance(error, UsageProblem):
             raise pytest.UsageError(str(error)) from error
+        if isinstance(error, WorkersLost):  # before the run could begin
+            raise pytest.UsageError(
+                f"the tests could not be collected: {error}. Make `pytest -n 0 "
+                "--collect-only` pass first"
+            ) from error
         raise error
 
 
