@@ -48,6 +48,7 @@ _ENDS_SESSION = (
     pytest.exit.Exception,
     pytest.Session.Failed,
     pytest.Session.Interrupted,
+    KeyboardInterrupt,  # signals do not reach a worker: code has raised it
 )
 
 

@@ -43,9 +43,10 @@ def project(tmp_path: Path) -> Path:
     [
         (SYNTAX, "2", "SyntaxError"),
         (LEAVES, "0", "broken off"),
+        ("raise KeyboardInterrupt\n", "2", "broken off"),
         (SKIPS, "0", "passed at the base and are gone"),
     ],
-    ids=["syntax", "leaves", "skips"],
+    ids=["syntax", "leaves", "interrupts", "skips"],
 )
 def test_an_artifact_that_keeps_tests_from_being_collected_has_regressed(
     project: Path, text: str, workers: str, why: str
