@@ -70,7 +70,7 @@ except WorkersLost as error:
 def test_workers_that_die_while_collecting_end_the_run(project):
     project.tests("import os; os.environ.get('PYTEST_XDIST_WORKER') and os._exit(9)")
     project.drive("return []")
-    assert project.run("-n1", status=3) is None
+    assert project.run("-n1", status=4) is None
     assert "workers were lost" in project.output
 
 
