@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 import pytest_evo
-from pytest_evo.artifact.trees import snapshot
 from pytest_evo.errors import WorkersLost
 from pytest_evo.gate.planner import Planner
 from pytest_evo.gate.record import GateRecord
@@ -87,13 +86,7 @@ class Gating:
 
     def _run(self, bench: Bench, scratch: Path) -> GateRecord | None:
         task, base = self._task, self._base
-        head = snapshot(
-            task.artifact,
-            base.blobs,
-            include=task.schema.include,
-            max_bytes=task.schema.max_bytes,
-            max_files=task.schema.max_files,
-        )
+        head = task.read_head(base.blobs)
         trees = {Arm.HEAD: head}
         if base.tree is not None:
             trees[Arm.BASE] = base.tree

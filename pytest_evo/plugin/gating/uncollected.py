@@ -15,7 +15,6 @@ from datetime import datetime
 from datetime import UTC
 from pathlib import Path
 
-from pytest_evo.artifact.trees import snapshot
 from pytest_evo.gate.record import GateRecord
 from pytest_evo.gate.values import Change
 from pytest_evo.gate.values import GateCase
@@ -60,14 +59,7 @@ def judge_collection(task: GateTask, base: Base, scratch: Path) -> Uncollected |
         EvoError: the project cannot be copied, or the artifact not be read.
     """
     began = time.monotonic()
-    schema = task.schema
-    head = snapshot(
-        task.artifact,
-        base.blobs,
-        include=schema.include,
-        max_bytes=schema.max_bytes,
-        max_files=schema.max_files,
-    )
+    head = task.read_head(base.blobs)
     if base.tree is None or base.tree.hash == head.hash:
         return None
     copies = _Copies(task, base, scratch)
@@ -84,7 +76,7 @@ def judge_collection(task: GateTask, base: Base, scratch: Path) -> Uncollected |
         collection_error=in_a_line(after),
     )
     record = GateRecord(
-        artifact=schema.directory,
+        artifact=task.schema.directory,
         base=base.name,
         prefix=base.repository.prefix if base.repository else "",
         base_commit=base.commit,

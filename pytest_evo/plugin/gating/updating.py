@@ -13,7 +13,6 @@ from statistics import variance
 
 from pytest_evo.artifact.blobs import MemoryBlobs
 from pytest_evo.artifact.repository import Repository
-from pytest_evo.artifact.trees import snapshot
 from pytest_evo.errors import BaselineProblem
 from pytest_evo.errors import WorkersLost
 from pytest_evo.gate.baseline import Baseline
@@ -79,13 +78,7 @@ class Updating:
         task, settings = self._task, self._task.settings
         bench = Bench(task, pool, self._display)
         blobs = MemoryBlobs()
-        tree = snapshot(
-            task.artifact,
-            blobs,
-            include=task.schema.include,
-            max_bytes=task.schema.max_bytes,
-            max_files=task.schema.max_files,
-        )
+        tree = task.read_head(blobs)
         pool.set_source({tree.hash: tree}.__getitem__, blobs.get)
         marks = bench.suite.marks
         plan = self._plan = UpdatePlan(
