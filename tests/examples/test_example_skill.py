@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +13,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from example_copy import copy_of
+from example_copy import loaded
 
 from pytest_evo.proposers.patches import load_patch
 
@@ -28,24 +28,14 @@ NEVER_DONE = [
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A copy, so that candidates and runs do not touch the example itself."""
-    hidden = shutil.ignore_patterns(".*", "__pycache__", "evo-reports")
-    return Path(shutil.copytree(EXAMPLE, tmp_path / "skill", ignore=hidden))
+    return copy_of("skill", tmp_path)
 
 
 @pytest.fixture(scope="module")
 def modules() -> Iterator[dict[str, ModuleType]]:
     """The example's modules, gone from ``sys.modules`` afterwards."""
-    loaded: dict[str, ModuleType] = {}
-    for name in ("agent", "receipts"):
-        assert name not in sys.modules, f"another module is called {name}"
-        spec = importlib.util.spec_from_file_location(name, EXAMPLE / f"{name}.py")
-        assert spec is not None
-        assert spec.loader is not None
-        loaded[name] = sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(loaded[name])
-    yield loaded
-    for name in loaded:
-        del sys.modules[name]
+    with loaded(EXAMPLE, ("agent", "receipts")) as found:
+        yield found
 
 
 def passing(
