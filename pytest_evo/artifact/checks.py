@@ -78,15 +78,24 @@ def read_start(artifact: Path, schema: ArtifactSchema, blobs: BlobStore) -> Tree
     Raises:
         ArtifactProblem: something cannot be kept or does not fit the schema.
     """
-    tree = snapshot(
+    tree = read_artifact(artifact, schema, blobs)
+    check_start(tree, blobs, schema)
+    return tree
+
+
+def read_artifact(artifact: Path, schema: ArtifactSchema, blobs: BlobStore) -> Tree:
+    """Read the artifact as it is, what the schema includes and within its limits.
+
+    Raises:
+        ArtifactProblem: a limit, or something that can be no part of a version.
+    """
+    return snapshot(
         artifact,
         blobs,
         include=schema.include,
         max_bytes=schema.max_bytes,
         max_files=schema.max_files,
     )
-    check_start(tree, blobs, schema)
-    return tree
 
 
 def check_start(tree: Tree, blobs: BlobStore, schema: ArtifactSchema) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import pytest_evo
+from pytest_evo.artifact.checks import read_artifact
 from pytest_evo.errors import WorkersLost
 from pytest_evo.gate.planner import Planner
 from pytest_evo.gate.record import GateRecord
@@ -86,7 +87,7 @@ class Gating:
 
     def _run(self, bench: Bench, scratch: Path) -> GateRecord | None:
         task, base = self._task, self._base
-        head = task.read_head(base.blobs)
+        head = read_artifact(task.artifact, task.schema, base.blobs)
         trees = {Arm.HEAD: head}
         if base.tree is not None:
             trees[Arm.BASE] = base.tree

@@ -7,14 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from pytest_evo.artifact.blobs import BlobStore
 from pytest_evo.artifact.schema import locate
 from pytest_evo.artifact.schema import refuse_own_files_inside
 from pytest_evo.artifact.schema import schema_of
-from pytest_evo.artifact.trees import snapshot
 from pytest_evo.errors import SettingsProblem
 from pytest_evo.models import ArtifactSchema
-from pytest_evo.models import Tree
 from pytest_evo.plugin.controller import refuse_no_artifact
 from pytest_evo.plugin.gating.bases import Base
 from pytest_evo.plugin.gating.bases import find_base
@@ -42,20 +39,6 @@ class GateTask:
     def baseline_path(self) -> Path:
         """Where the committed baseline is, for this target."""
         return baseline_path(self.config.rootpath, self.settings)
-
-    def read_head(self, blobs: BlobStore) -> Tree:
-        """The artifact as it is, within its limits.
-
-        Raises:
-            ArtifactProblem: a limit, or something that can be no part of a version.
-        """
-        return snapshot(
-            self.artifact,
-            blobs,
-            include=self.schema.include,
-            max_bytes=self.schema.max_bytes,
-            max_files=self.schema.max_files,
-        )
 
 
 def baseline_path(rootdir: Path, settings: Settings) -> Path:

@@ -15,6 +15,7 @@ from datetime import datetime
 from datetime import UTC
 from pathlib import Path
 
+from pytest_evo.artifact.checks import read_artifact
 from pytest_evo.gate.record import GateRecord
 from pytest_evo.gate.values import Change
 from pytest_evo.gate.values import GateCase
@@ -59,7 +60,7 @@ def judge_collection(task: GateTask, base: Base, scratch: Path) -> Uncollected |
         EvoError: the project cannot be copied, or the artifact not be read.
     """
     began = time.monotonic()
-    head = task.read_head(base.blobs)
+    head = read_artifact(task.artifact, task.schema, base.blobs)
     if base.tree is None or base.tree.hash == head.hash:
         return None
     copies = _Copies(task, base, scratch)

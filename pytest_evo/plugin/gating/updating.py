@@ -12,6 +12,7 @@ from statistics import fmean
 from statistics import variance
 
 from pytest_evo.artifact.blobs import MemoryBlobs
+from pytest_evo.artifact.checks import read_artifact
 from pytest_evo.artifact.repository import Repository
 from pytest_evo.errors import BaselineProblem
 from pytest_evo.errors import WorkersLost
@@ -78,7 +79,7 @@ class Updating:
         task, settings = self._task, self._task.settings
         bench = Bench(task, pool, self._display)
         blobs = MemoryBlobs()
-        tree = task.read_head(blobs)
+        tree = read_artifact(task.artifact, task.schema, blobs)
         pool.set_source({tree.hash: tree}.__getitem__, blobs.get)
         marks = bench.suite.marks
         plan = self._plan = UpdatePlan(
