@@ -120,6 +120,11 @@ class CaseEvidence:
         return pairs[0] if pairs else None
 
     @property
+    def changed(self) -> bool:
+        """Whether the first pair came out differently, in either direction."""
+        return self.first is not None and abs(self.first.difference) > EPSILON
+
+    @property
     def lost(self) -> Observation | None:
         """What infrastructure took away of the first pair, after retries."""
         for arm in Arm:

@@ -21,7 +21,8 @@ from pytest_evo.gate.values import Stage
 from pytest_evo.models import CaseId
 from pytest_evo.models import EPSILON
 
-MOST_SAMPLED = 8  # flipped cases that are sampled to learn whether cases repeat
+MOST_FLIPS = 8  # where cases flipped, so many are sampled: do they repeat?
+MOST_SAMPLED = 20  # where none did, so many of all that may be deterministic
 FEW_SAMPLED = 2  # up to so many, each is sampled once more
 
 
@@ -93,28 +94,34 @@ class Evidence:
 
     @cached_property
     def to_sample(self) -> tuple[CaseEvidence, ...]:
-        """Cases whose flip rests on repeating itself; they are run again first.
+        """Cases that are run again first, to learn whether cases repeat themselves.
 
-        Undeclared local cases that changed, flips first, where one of them is lower;
-        and every noisy case that is gone.
+        Undeclared local ones, and every noisy case that is gone. Where one flipped, it
+        is all about those that changed, flips first; where none did, "nothing flipped"
+        is worth what it was tried on: those that changed, then others in plan order.
         """
-        changed = [
-            e for e in self.undeclared if e.first and abs(e.first.difference) > EPSILON
-        ]
-        if not any(e.first and e.first.difference < 0 for e in changed):
-            changed = []
         drop = self.policy.flip_drop
-        changed.sort(key=lambda e: not (e.first and e.first.fell(drop)))
-        local = changed[:MOST_SAMPLED]
+        local = sorted(self.undeclared, key=lambda e: _by_move(e, drop))
+        if any(e.first and e.first.fell(drop) for e in local):
+            local = [e for e in local if e.changed][:MOST_FLIPS]
+        chosen = local[:MOST_SAMPLED]
         gone = [
             e
             for e in self.measured
-            if e not in changed
+            if e not in chosen
             and e.case.deterministic is not True
             and e.first
             and e.first.head.gone
         ]
-        return (*local, *gone)
+        return (*chosen, *gone)
+
+    @property
+    def unproven(self) -> tuple[CaseEvidence, ...]:
+        """Cases that agree so far, and were not sampled in full."""
+        if not self.peers_agree:
+            return ()
+        asked = (e for e in self.to_sample if e in self.undeclared)
+        return tuple(e for e in asked if not e.sampled(self.sample_size))
 
     @property
     def sample_size(self) -> int:
@@ -125,8 +132,7 @@ class Evidence:
     def exact_ids(self) -> frozenset[CaseId]:
         """Deterministic cases: declared, or local with samples that agree."""
         declared = {e.case.id for e in self.measured if e.case.deterministic}
-        asked = [e for e in self.to_sample if e in self.undeclared]
-        proven = self.peers_agree and all(e.sampled(self.sample_size) for e in asked)
+        proven = self.peers_agree and not self.unproven
         observed = {e.case.id for e in self.undeclared} if proven else set()
         return frozenset(declared | observed)
 
@@ -216,6 +222,12 @@ class Evidence:
         )
         lost = sum(e.lost is not None for e in self.counted)
         return (lost + bare) / len(self.counted) if self.counted else 0.0
+
+
+def _by_move(e: CaseEvidence, drop: float) -> int:
+    """Flips first, then what changed, then the rest."""
+    flipped = e.first is not None and e.first.fell(drop)
+    return 0 if flipped else 1 if e.changed else 2
 
 
 def gather(

@@ -37,6 +37,13 @@ def what_settles(evidence: Evidence, effect: Effect | None) -> str:
     """One sentence for a report; empty where nothing was measured."""
     if effect is None:
         return ""
+    unproven = evidence.unproven
+    if unproven and not (evidence.suspects or effect.difference < 0):
+        return (
+            f"running {len(unproven)} of the cases again, to see whether they repeat "
+            "themselves (a larger --budget-rollouts), or saying so with "
+            "@pytest.mark.evo(deterministic=True)"
+        )
     room = effect.difference + max(evidence.policy.margin, evidence.policy.tolerance)
     if room <= 0:
         return (

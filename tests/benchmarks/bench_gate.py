@@ -115,12 +115,13 @@ class Row:
     cases: int
     share: float = 0.0
     loss: float = 0.0
-    suite: str = "noisy"  # noisy | coins | steady
+    suite: str = "noisy"  # noisy | coins | steady | two coins
     deterministic: bool | None = None
     network: bool = True
     trials: float = 1.0  # of those asked for
     regressed_at_most: float = 1.0
     regressed_at_least: float = 0.0
+    passed_at_most: float = 1.0
     rollouts_at_most: float = 99.0  # median, over a first pass
     per_case_at_most: int = 999
 
@@ -159,6 +160,13 @@ ROWS = (
     ),
     Row("A/A", 30, regressed_at_most=0.02),
     Row("A/A, all pass half of the time", 20, suite="coins", regressed_at_most=0.02),
+    Row(
+        "one of two coins, 1/2 to 1/10, no network",
+        8,
+        suite="two coins",
+        network=False,
+        passed_at_most=0.03,
+    ),
     Row("A/A", 300, trials=0.25, regressed_at_most=0.03),
     Row("10 % lose 50 points", 30, 0.1, 0.5, trials=0.5),
     Row("10 % lose 50 points", 300, 0.1, 0.5, trials=0.25),
@@ -167,17 +175,31 @@ ROWS = (
 )
 
 
+def start_of(row: Row, rng: random.Random) -> list[float]:
+    """How often each case passes at the base."""
+    if row.suite == "noisy":
+        return noisy_suite(row.cases, rng)
+    if row.suite == "two coins":
+        return [0.5, 0.5] + [1.0] * (row.cases - 2)
+    return [1.0 if row.suite == "steady" else 0.5] * row.cases
+
+
+def chances_of(row: Row, rng: random.Random) -> Chances:
+    """How often each case passes at the base and at the head."""
+    start = start_of(row, rng)
+    found = dict(losing(start, row.share, row.loss, rng))
+    if row.suite == "two coins":
+        found["t0000"] = 0.5, 0.1
+    return found
+
+
 def simulate(row: Row, seed: int, trials: int) -> list[Trial]:
     found = []
     for trial in range(max(1, round(row.trials * trials))):
         rng = random.Random(f"{seed}:{trial}")
-        if row.suite == "noisy":
-            start = noisy_suite(row.cases, rng)
-        else:
-            start = [1.0 if row.suite == "steady" else 0.5] * row.cases
         found.append(
             drive(
-                losing(start, row.share, row.loss, rng),
+                chances_of(row, rng),
                 GatePolicy(seed=100_000 * seed + trial),
                 rng,
                 deterministic=row.deterministic,
@@ -195,6 +217,9 @@ def missed(row: Row, trials: Sequence[Trial]) -> list[str]:
     found = []
     if not row.regressed_at_least <= rate <= row.regressed_at_most:
         found.append(f"regressed {rate:.1%}")
+    passed = fmean(trial.verdict is GateVerdict.PASSED for trial in trials)
+    if passed > row.passed_at_most:
+        found.append(f"passed {passed:.1%}")
     if spent > row.rollouts_at_most:
         found.append(f"{spent:.2f} of a first pass")
     if most > row.per_case_at_most:

@@ -148,7 +148,41 @@ def test_deterministic_suite_without_flips_passes_exactly():
     decision, planner = drive(cases_of(4), always())
     assert decision.verdict is GateVerdict.PASSED
     assert decision.reasons[0].kind is ReasonKind.EXACT
+    assert planner.asked == 8 + 4 * 4
+
+
+def test_declared_deterministic_suite_without_flips_runs_nothing_again():
+    decision, planner = drive(cases_of(4, deterministic=True), always())
+    assert decision.reasons[0].kind is ReasonKind.EXACT
     assert planner.asked == 8
+
+
+def test_twenty_cases_are_sampled_where_nothing_flipped():
+    def world(ask: Ask):
+        lower = ask.arm is Arm.HEAD and ask.case == "test_003"
+        return seen(ask, score=0.9 if lower else 1.0)
+
+    _, planner = drive(cases_of(200), world)
+    sampled = Counter(o.case for o in planner.observations if o.stage is Stage.SAMPLE)
+    assert len(sampled) == 20
+    assert "test_003" in sampled  # it changed, if only a little
+    assert set(sampled.values()) == {4}
+
+
+def test_coin_that_happened_not_to_fall_is_no_exact_pass():
+    def world(ask: Ask):
+        coin = ask.case == "test_002" and (ask.repeat + (ask.arm is Arm.HEAD)) % 2
+        return seen(ask, FAILED if ask.repeat and coin else Outcome.PASSED)
+
+    decision, _ = drive(cases_of(6), world)
+    assert decision.verdict is GateVerdict.INCONCLUSIVE
+    assert not any(row.deterministic for row in decision.rows)
+
+
+def test_suite_that_may_not_be_sampled_says_what_would_settle_it():
+    decision, _ = drive(cases_of(6), always(), GatePolicy(rollouts=12))
+    assert decision.verdict is GateVerdict.INCONCLUSIVE
+    assert "deterministic=True" in decision.settle
 
 
 def test_repeats_that_disagree_make_all_undeclared_cases_noisy():
@@ -384,7 +418,7 @@ def test_lost_rollout_is_tried_again_and_both_attempts_count():
         lost = ask.case == "test_001" and ask.arm is Arm.HEAD and ask.attempt == 0
         return seen(ask, Outcome.ERROR if lost else Outcome.PASSED)
 
-    decision, planner = drive(cases_of(10), world)
+    decision, planner = drive(cases_of(10, deterministic=True), world)
     assert planner.asked == 21
     assert decision.verdict is GateVerdict.PASSED
     assert decision.excluded == ()
@@ -485,7 +519,10 @@ def test_quarantine_counts_again_once_it_has_expired(today, verdict):
 
 
 def test_unreached_cases_are_spot_checked_only():
-    cases = [*cases_of(5), *(GateCase(f"far_{i}", reached=False) for i in range(50))]
+    far_cases = (
+        GateCase(f"far_{i}", reached=False, deterministic=True) for i in range(50)
+    )
+    cases = [*cases_of(5, deterministic=True), *far_cases]
     decision, planner = drive(cases, always())
     far = {o.case for o in planner.observations if o.case.startswith("far")}
     assert len(far) == 5
