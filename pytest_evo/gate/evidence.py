@@ -23,7 +23,10 @@ from pytest_evo.models import EPSILON
 
 MOST_FLIPS = 8  # where cases flipped, so many are sampled: do they repeat?
 MOST_SAMPLED = 20  # where none did, so many of all that may be deterministic
-FEW_SAMPLED = 2  # up to so many, each is sampled once more
+FLIP_REPEATS = ((2, 3), (8, 2))
+CALM_REPEATS = ((5, 4), (10, 3), (20, 2))
+"""Up to so many sampled cases: so many repeats of either arm, where a case flipped and
+where none did. The fewer cases there are, the less give one another away."""
 
 
 class Evidence:
@@ -123,10 +126,14 @@ class Evidence:
         asked = (e for e in self.to_sample if e in self.undeclared)
         return tuple(e for e in asked if not e.sampled(self.sample_size))
 
-    @property
+    @cached_property
     def sample_size(self) -> int:
         """How often either arm of a sampled case is repeated."""
-        return 3 if len(self.to_sample) <= FEW_SAMPLED else 2
+        drop = self.policy.flip_drop
+        flipped = any(e.first and e.first.fell(drop) for e in self.to_sample)
+        steps = FLIP_REPEATS if flipped else CALM_REPEATS
+        cases = len(self.to_sample)
+        return next((times for most, times in steps if cases <= most), steps[-1][1])
 
     @cached_property
     def exact_ids(self) -> frozenset[CaseId]:

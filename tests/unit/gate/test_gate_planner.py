@@ -148,7 +148,7 @@ def test_deterministic_suite_without_flips_passes_exactly():
     decision, planner = drive(cases_of(4), always())
     assert decision.verdict is GateVerdict.PASSED
     assert decision.reasons[0].kind is ReasonKind.EXACT
-    assert planner.asked == 8 + 4 * 4
+    assert planner.asked == 8 + 4 * 2 * 4
 
 
 def test_declared_deterministic_suite_without_flips_runs_nothing_again():
