@@ -22,7 +22,7 @@ TRAINING = frozenset(
 """Purposes that count against ``--budget-train-rollouts``."""
 
 
-_KEPT = ", {} kept for the final measurement"
+_TAKEN = ", {} kept for the final measurement or taken by rollouts under way"
 _PRICES = {
     "suite": "Give litellm the prices, or say them with evo_usage(usd=...) and set "
     "count_model_calls = false",
@@ -125,16 +125,34 @@ class Budget:
         """Tokens that models may still use."""
         if self.limits.tokens is None:
             return None
-        return max(0, self.limits.tokens - self.tokens - self.kept_tokens)
+        taken = self.kept_tokens + self._under_way()[0]
+        return max(0, self.limits.tokens - self.tokens - taken)
 
     def usd_left(self) -> float | None:
         """Money that models may still cost, unknown prices being estimated."""
         if self.limits.usd is None:
             return None
-        return max(0.0, self.limits.usd - self.usd - self.kept_usd)
+        taken = self.kept_usd + self._under_way()[1]
+        return max(0.0, self.limits.usd - self.usd - taken)
 
-    def ask(self) -> None:
+    def _under_way(self, more: int = 0) -> tuple[int, float]:
+        """Tokens and USD that reserved rollouts will take, at the mean of all so far.
+
+        So that what is out when a limit comes does not eat what is kept. The final
+        measurement's own rollouts are paid from that.
+        """
+        suite = self.usage.get("suite")
+        if suite is None or not self.total:
+            return 0, 0.0
+        rollouts = self.reserved - self._reserved[Purpose.FINAL] + more
+        share = rollouts / self.total
+        return round(suite.tokens * share), suite.counted_usd * share
+
+    def ask(self, rollouts: int = 0) -> None:
         """Check time, tokens and money before anything new starts.
+
+        Args:
+            rollouts: that are to start, beside those that are reserved already.
 
         Raises:
             BudgetReached: one of them is used up.
@@ -144,7 +162,8 @@ class Budget:
         limits = self.limits
         if limits.seconds is not None and self._clock.elapsed() >= limits.seconds:
             raise BudgetReached("time", f"{limits.seconds:g} s are over")
-        self._ask_spend(self.kept_tokens, self.kept_usd)
+        tokens, usd = self._under_way(rollouts)
+        self._ask_spend(self.kept_tokens + tokens, self.kept_usd + usd)
 
     def ask_final(self) -> None:
         """Check tokens and money before rollouts of the final measurement.
@@ -158,14 +177,14 @@ class Budget:
         if "suite" in self.usage:
             self._ask_spend(0, 0.0)
 
-    def _ask_spend(self, kept_tokens: int, kept_usd: float) -> None:
+    def _ask_spend(self, taken_tokens: int, taken_usd: float) -> None:
         tokens, usd = self.limits.tokens, self.limits.usd
-        if tokens is not None and self.tokens + kept_tokens >= tokens:
-            kept = _KEPT.format(f"{kept_tokens}") if kept_tokens else ""
-            raise BudgetReached("tokens", f"{self.tokens} of {tokens} spent{kept}")
-        if usd is not None and self.usd + kept_usd >= usd:
-            kept = _KEPT.format(f"{kept_usd:.4f}") if kept_usd else ""
-            raise BudgetReached("usd", f"{self.usd:.4f} of {usd:g} spent{kept}")
+        if tokens is not None and self.tokens + taken_tokens >= tokens:
+            taken = _TAKEN.format(f"{taken_tokens}") if taken_tokens else ""
+            raise BudgetReached("tokens", f"{self.tokens} of {tokens} spent{taken}")
+        if usd is not None and self.usd + taken_usd >= usd:
+            taken = _TAKEN.format(f"{taken_usd:.4f}") if taken_usd else ""
+            raise BudgetReached("usd", f"{self.usd:.4f} of {usd:g} spent{taken}")
         if self._blind is not None:
             raise self._blind
 
@@ -182,7 +201,7 @@ class Budget:
         if purpose is Purpose.FINAL:
             self._reserve_final(count)
             return
-        self.ask()
+        self.ask(count)
         left = self.left()
         if left is not None and count > left:
             raise BudgetReached("rollouts", f"{count} needed, {max(0, left)} left")

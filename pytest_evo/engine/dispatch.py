@@ -128,6 +128,10 @@ class Dispatcher:
 
     # -- work ----------------------------------------------------------------------
 
+    def capacity(self) -> int:
+        """Rollouts that can be under way at once."""
+        return self._evaluator.capacity()
+
     async def run(self, work: Work, log: ScopeLog) -> list[Rollout]:
         """Get all rollouts of ``work``, in its order, executing what is not known.
 
@@ -136,6 +140,29 @@ class Dispatcher:
             Interrupted: a soft stop came first.
             WorkersLost: no worker is left.
         """
+        await self._obtain(work, log)
+        return await self._collect(work, log)
+
+    async def run_all(
+        self, works: Sequence[Work], log: ScopeLog
+    ) -> list[list[Rollout]]:
+        """Get several works side by side; they are settled in their order.
+
+        Raises:
+            BudgetReached: the budget cannot cover one of them; others may have run.
+            Interrupted: a soft stop came first.
+            WorkersLost: no worker is left.
+        """
+        ends = await asyncio.gather(
+            *(self._obtain(work, log) for work in works), return_exceptions=True
+        )
+        for end in ends:
+            if end is not None:
+                raise end
+        return [await self._collect(work, log) for work in works]
+
+    async def _obtain(self, work: Work, log: ScopeLog) -> None:
+        """Execute what nobody knows of ``work``, or wait for who does so already."""
         mine, others = self._claim(work)
         try:
             if mine:
@@ -147,7 +174,6 @@ class Dispatcher:
                     waiting.set_result(None)
         for waiting in others:
             await waiting
-        return await self._collect(work, log)
 
     def _is_known(self, work: Work, run: tuple[CaseId, int]) -> bool:
         return self.memory.get((work.candidate.tree, *run)) is not None

@@ -24,11 +24,14 @@ from pytest_evo.models import Member
 from pytest_evo.models import Metric
 from pytest_evo.models import Purpose
 from pytest_evo.models import Rollout
-from pytest_evo.models import ScoreVector
 from pytest_evo.models import Split
 
 ITERATION = 1_000_000_000
 """Comes after every iteration, for the flow and for repeat numbers."""
+LEAST_BLOCK = 4
+"""Cases whose arms are measured together, at least."""
+Arms = tuple[list[Rollout], list[Rollout]]
+"""What was seen of the start and of the winner."""
 
 
 class Final:
@@ -56,19 +59,21 @@ class Final:
         setup = self._setup
         split = setup.final_split
         cases = setup.cases(split)
-        noisy = [case for case in cases if case.id in setup.noisy]
-        certain = [case for case in cases if case.id not in setup.noisy]
-        mine = await self._fresh(start, noisy, log)
-        theirs = await self._fresh(winner.candidate, noisy, log)
         records = self._snapshot.records.get(start.tree, {})
-        reused = [
+        mine = [
             as_rollout(records[case.id], start)
-            for case in certain
-            if case.id in records
+            for case in cases
+            if case.id not in setup.noisy and case.id in records
         ]
-        before = means(scores_by_case([*mine, *reused]))
-        after, rows = await self._winner_certain(winner, certain, split, log)
-        after |= means(scores_by_case(theirs))
+        known, theirs = self._known(winner, cases, split)
+        open_cases = [case for case in cases if case.id not in known]
+        for case_start, case_winner in await self._measure(
+            start, winner.candidate, open_cases, log
+        ):
+            mine += case_start
+            theirs += case_winner
+        before = means(scores_by_case(mine))
+        after = known | means(scores_by_case(theirs))
         if not any(case in after for case in before):
             return None
         claim = make_claim(
@@ -77,64 +82,94 @@ class Final:
             after,
             in_sample=split is not Split.TEST,
             weights={case.id: case.weight for case in cases},
-            audit=_audit([*mine, *reused], [*theirs, *rows]),
+            audit=_audit(mine, theirs),
         )
         if self.unpaid:
             count = len(self._unpaid_cases)
             claim = replace(claim, unmeasured=count, budget=self.unpaid)
         return FinalMeasured(winner.candidate.id, claim)
 
-    async def _fresh(
-        self, candidate: Candidate, cases: Sequence[Case], log: ScopeLog
-    ) -> list[Rollout]:
-        counts = self._snapshot.next_repeat.get(candidate.tree, {})
-        runs = [
-            (case.id, counts.get(case.id, 0) + number)
-            for case in cases
-            for number in range(self._setup.final_repeats)
-        ]
-        return await self._run(candidate, runs, log)
-
-    async def _winner_certain(
-        self, winner: Member, cases: Sequence[Case], split: Split, log: ScopeLog
+    def _known(
+        self, winner: Member, cases: Sequence[Case], split: Split
     ) -> tuple[dict[CaseId, float], list[Rollout]]:
-        if split is Split.VAL:
-            known: ScoreVector = winner.scores
-            seen = self._snapshot.records.get(winner.candidate.tree, {})
-            rows = [
-                as_rollout(seen[case.id], winner.candidate)
-                for case in cases
-                if case.id in seen
-            ]
-            return {case.id: known[case.id] for case in cases}, rows
-        runs = [(case.id, 0) for case in cases]
-        rows = await self._run(winner.candidate, runs, log)
-        return means(scores_by_case(rows)), rows
+        """What the search knows exactly of the winner: its deterministic val cases."""
+        if split is not Split.VAL:
+            return {}, []
+        certain = [case.id for case in cases if case.id not in self._setup.noisy]
+        seen = self._snapshot.records.get(winner.candidate.tree, {})
+        rows = [as_rollout(seen[c], winner.candidate) for c in certain if c in seen]
+        return {case: winner.scores[case] for case in certain}, rows
 
-    async def _run(
-        self, candidate: Candidate, runs: list[tuple[CaseId, int]], log: ScopeLog
-    ) -> list[Rollout]:
-        if not runs:
-            return []
-        work = Work(candidate, tuple(runs), Purpose.FINAL, ITERATION)
-        try:
-            return await self._dispatcher.run(work, log)
-        except BudgetReached:
-            return await self._run_affordable(work, log)
+    async def _measure(
+        self,
+        start: Candidate,
+        winner: Candidate,
+        cases: Sequence[Case],
+        log: ScopeLog,
+    ) -> list[Arms]:
+        """Both arms of some cases at a time: a budget that ends leaves whole pairs.
 
-    async def _run_affordable(self, work: Work, log: ScopeLog) -> list[Rollout]:
+        It also keeps apart what the winner changes and what time does.
+        """
+        found = []
+        size = max(LEAST_BLOCK, 2 * self._dispatcher.capacity())
+        for first in range(0, len(cases), size):
+            block = cases[first : first + size]
+            try:
+                found.append(await self._both(start, winner, block, log))
+            except BudgetReached:
+                found += await self._affordable(start, winner, block, log)
+        return found
+
+    async def _affordable(
+        self,
+        start: Candidate,
+        winner: Candidate,
+        cases: Sequence[Case],
+        log: ScopeLog,
+    ) -> list[Arms]:
         """Retries, a killed session or a dear winner have used up part of the reserve.
 
         The claim is then made on the cases that can still be measured.
         """
         found = []
-        for run in work.runs:
+        for case in cases:
             try:
-                found += await self._dispatcher.run(replace(work, runs=(run,)), log)
+                found.append(await self._both(start, winner, [case], log))
             except BudgetReached as reached:
                 self.unpaid = reached.axis
-                self._unpaid_cases.add(run[0])
+                self._unpaid_cases.add(case.id)
         return found
+
+    async def _both(
+        self,
+        start: Candidate,
+        winner: Candidate,
+        cases: Sequence[Case],
+        log: ScopeLog,
+    ) -> Arms:
+        """Fresh repeats of both arms where chance plays; the winner once elsewhere."""
+        noisy = [case.id for case in cases if case.id in self._setup.noisy]
+        certain = [(case.id, 0) for case in cases if case.id not in self._setup.noisy]
+        works = [
+            Work(candidate, tuple(runs), Purpose.FINAL, ITERATION)
+            for candidate, runs in (
+                (start, self._fresh(start, noisy)),
+                (winner, [*self._fresh(winner, noisy), *certain]),
+            )
+        ]
+        mine, theirs = await self._dispatcher.run_all(works, log)
+        return mine, theirs
+
+    def _fresh(
+        self, candidate: Candidate, cases: Sequence[CaseId]
+    ) -> list[tuple[CaseId, int]]:
+        counts = self._snapshot.next_repeat.get(candidate.tree, {})
+        return [
+            (case, counts.get(case, 0) + number)
+            for case in cases
+            for number in range(self._setup.final_repeats)
+        ]
 
 
 def _audit(
