@@ -62,9 +62,15 @@ class StopSignals:
         self._retired: float | None = None
 
     def install(self) -> None:
-        """Take the signals over; :meth:`retire` gives them back."""
+        """Take the signals over; :meth:`retire` gives them back.
+
+        What whoever started this has it ignore stays ignored: a run under ``nohup``
+        outlives its terminal, and Ctrl-C is not meant for one in the background.
+        """
         for number in STOPPERS:
-            _take(number, self._handle)
+            asked = number == signal.SIGTERM
+            if asked or signal.getsignal(number) is not signal.SIG_IGN:
+                _take(number, self._handle)
 
     def retire(self) -> None:
         """Give the signals back when all is said and taken down.

@@ -235,6 +235,9 @@ def budget_parts(base: Path) -> Iterator[tuple[str, Part]]:
 
 def main() -> int:
     """Run the parts that were asked for."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:  # in the background; inherited
+            signal.signal(number, signal.SIG_DFL)
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--parts", default="signals,two,budgets")
     parser.add_argument("--seed", type=int, default=1)

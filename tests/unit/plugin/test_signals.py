@@ -43,6 +43,21 @@ def test_signals_while_the_session_ends_break_nothing_off():
         os.kill(os.getpid(), signal.SIGHUP)
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_run_in_the_background_goes_on_ignoring_what_it_was_told_to(number, handlers):
+    calls = []
+    stops = signals.StopSignals(lambda: calls.append("soft"), lambda: calls.append(2))
+    signal.signal(number, signal.SIG_IGN)  # as nohup does
+    try:
+        stops.install()
+        os.kill(os.getpid(), number)
+        assert not calls
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert calls == ["soft"]
+    finally:
+        signal.signal(number, handlers[number])
+
+
 def test_ignored_signals_change_nothing():
     signals.ignore_stops()
     sent = []
