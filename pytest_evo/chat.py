@@ -12,6 +12,7 @@ from pytest_evo.errors import EvoError
 from pytest_evo.errors import ModelFailed
 from pytest_evo.errors import ModelProblem
 from pytest_evo.errors import ProposalRefused
+from pytest_evo.errors import ProposerFault
 from pytest_evo.models import Json
 from pytest_evo.models import NO_USAGE
 from pytest_evo.models import Usage
@@ -114,6 +115,10 @@ class Costly(EvoError):
 
 class AnswerRefused(Costly, ProposalRefused):
     """A proposal that came to nothing after model calls."""
+
+
+class FaultAfterCalls(Costly, ProposerFault):
+    """A proposer's own fault, perhaps after model calls."""
 
 
 class AnswersOver(Costly):

@@ -137,6 +137,20 @@ class CallsLost:
 
 
 @dataclass(frozen=True, slots=True)
+class TabKept:
+    """What the model calls of a step that is under way have cost by now.
+
+    Only a kill makes it count: the answer of the step carries its cost itself.
+    """
+
+    iteration: int
+    step: int
+    role: str  # proposer | diagnoser
+    usage: Usage = NO_USAGE
+    kind: Literal["tab"] = "tab"
+
+
+@dataclass(frozen=True, slots=True)
 class AcceptanceDecided:
     """One decision of acceptance, with its numbers."""
 
@@ -237,6 +251,7 @@ Event: TypeAlias = (
     | ProposalMade
     | DiagnosesMade
     | CallsLost
+    | TabKept
     | AcceptanceDecided
     | CandidateRecorded
     | IterationClosed

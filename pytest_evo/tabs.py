@@ -17,9 +17,14 @@ from pytest_evo.models import Usage
 
 
 class Tab:
-    """Adds up the calls of one step; safe from all of its threads."""
+    """Adds up the calls of one step; safe from all of its threads.
 
-    def __init__(self) -> None:
+    Args:
+        on_change: told of every change, from whatever thread made it.
+    """
+
+    def __init__(self, on_change: Callable[[], None] = lambda: None) -> None:
+        self._on_change = on_change
         self._lock = threading.Lock()
         self._ended = NO_USAGE
         self._out: dict[int, Usage] = {}
@@ -38,23 +43,31 @@ class Tab:
         with self._lock:
             self._watched.append(so_far)
 
+    def changed(self) -> None:
+        """What somebody else counts has changed."""
+        self._on_change()
+
     def begin(self, lost: Usage) -> int:
         """A call goes out; what it counts as until it ends."""
         with self._lock:
             self._number += 1
             self._out[self._number] = lost
-            return self._number
+            number = self._number
+        self._on_change()
+        return number
 
     def amend(self, number: int, lost: Usage) -> None:
         """A call is tried again; what all tries count as until it ends."""
         with self._lock:
             self._out[number] = lost
+        self._on_change()
 
     def end(self, number: int, usage: Usage) -> None:
         """A call has ended."""
         with self._lock:
             del self._out[number]
             self._ended += usage
+        self._on_change()
 
 
 _current: ContextVar[Tab | None] = ContextVar("pytest_evo_tab", default=None)
@@ -66,9 +79,9 @@ def current_tab() -> Tab:
 
 
 @contextmanager
-def opened_tab() -> Iterator[Tab]:
+def opened_tab(on_change: Callable[[], None] = lambda: None) -> Iterator[Tab]:
     """A tab for everything that is begun inside."""
-    tab = Tab()
+    tab = Tab(on_change)
     before = _current.set(tab)
     try:
         yield tab

@@ -90,22 +90,28 @@ def _write_all(file: io.FileIO, data: bytes) -> None:
 def _check_entries(tree: Tree) -> None:
     """A tree may come from another machine: no name may lead out of its directory."""
     links = {entry.path: entry.target for entry in tree.entries if entry.kind == "link"}
-    folders = {"", *(entry.path for entry in tree.entries if entry.kind == "dir")}
+    seen: set[str] = set()
+    folders = {""}  # that are written before what is in them
     for entry in tree.entries:
         parts = entry.path.split("/")
         sound = (
             entry.kind in ("file", "dir", "link")
             and not {"", ".", ".."} & set(parts)
-            and "\0" not in entry.path
+            and "\0" not in entry.path + entry.target
+            and entry.path not in seen
             and (os.name != "nt" or not set(entry.path) & set("\\:"))
             and entry.path.rpartition("/")[0] in folders
         )
         if entry.kind == "link":
             absolute = os.path.isabs(entry.target)  # noqa: PTH117
-            sound = sound and not absolute and not leads_out(entry.path, links)
+            sound = sound and entry.target != "" and not absolute
+            sound = sound and not leads_out(entry.path, links)
         if not sound:
             raise ArtifactProblem(
                 f"The version {tree.hash[:12]} holds {entry.path!r} ({entry.kind} "
-                f"{entry.target!r}), which is no place inside an artifact. Remove the "
-                "run, it was tampered with."
+                f"{entry.target!r}), which is no place inside an artifact, or not in "
+                "its order. Remove the run, it was tampered with."
             )
+        seen.add(entry.path)
+        if entry.kind == "dir":
+            folders.add(entry.path)

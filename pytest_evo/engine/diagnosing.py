@@ -11,6 +11,7 @@ from pytest_evo.errors import ModelProblem
 from pytest_evo.models import Node
 from pytest_evo.protocols import Diagnosed
 from pytest_evo.protocols import Diagnoser
+from pytest_evo.tabs import current_tab
 
 
 async def diagnose(diagnoser: Diagnoser, nodes: Sequence[Node]) -> Diagnosed:
@@ -26,7 +27,9 @@ async def diagnose(diagnoser: Diagnoser, nodes: Sequence[Node]) -> Diagnosed:
     except EvoError:
         raise
     except Exception as error:  # noqa: BLE001 - journalled; the proposal does without
-        return Diagnosed(problems=(f"it raised {type(error).__name__}: {error}",))
-    if isinstance(found, Diagnosed):
-        return found
-    return Diagnosed(problems=(f"it returned {type(found).__name__}, not a Diagnosed",))
+        problem = f"it raised {type(error).__name__}: {error}"
+    else:
+        if isinstance(found, Diagnosed):
+            return found
+        problem = f"it returned {type(found).__name__}, not a Diagnosed"
+    return Diagnosed(usage=current_tab().total(), problems=(problem,))

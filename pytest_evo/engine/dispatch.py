@@ -102,7 +102,10 @@ class Dispatcher:
             displaced = self.memory.remember(event, iteration)
             if displaced is not None:
                 log.settle(displaced)
-        for unanswered in log.unanswered():
+        cut_off = log.cut_off()
+        for lost_calls in cut_off:
+            log.note(lost_calls, commit=True)
+        for unanswered in (*log.unanswered(), *cut_off):
             self._budget.charge(unanswered)
             log.settle(unanswered)
         lost = log.lost()

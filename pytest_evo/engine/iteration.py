@@ -28,18 +28,17 @@ from pytest_evo.engine.scopelog import ScopeLog
 from pytest_evo.engine.scoring import means
 from pytest_evo.engine.scoring import scores_by_case
 from pytest_evo.engine.setup import Setup
-from pytest_evo.engine.softstop import Interrupted
 from pytest_evo.engine.softstop import SoftStop
 from pytest_evo.engine.state import BUDGET
 from pytest_evo.engine.state import EXHAUSTED
 from pytest_evo.engine.state import oldest_first
 from pytest_evo.engine.state import REFUSED
 from pytest_evo.engine.state import Snapshot
+from pytest_evo.engine.tabkeeping import kept_tab
 from pytest_evo.engine.trial import Arm
 from pytest_evo.engine.trial import Trial
 from pytest_evo.engine.validation import can_enter
 from pytest_evo.errors import ProposerExhausted
-from pytest_evo.events import CallsLost
 from pytest_evo.events import DiagnosesMade
 from pytest_evo.means import mean_of
 from pytest_evo.models import Candidate
@@ -52,7 +51,6 @@ from pytest_evo.models import ScoreVector
 from pytest_evo.models import Status
 from pytest_evo.protocols import BatchRequest
 from pytest_evo.protocols import Diagnosed
-from pytest_evo.tabs import opened_tab
 
 
 @dataclass(slots=True)
@@ -218,14 +216,8 @@ class Iteration:
         return replace(node, diagnoses=made.diagnoses)
 
     async def _read(self, nodes: Sequence[Node], step: int) -> Diagnosed:
-        with opened_tab() as tab:
-            try:
-                return await self._stop.unless(diagnose(self._parts.diagnoser, nodes))
-            except Interrupted:
-                self._log.keep_unanswered(
-                    CallsLost(self._number, step, "diagnoser", tab.total())
-                )
-                raise
+        with kept_tab(self._log, self._number, step, "diagnoser"):
+            return await self._stop.unless(diagnose(self._parts.diagnoser, nodes))
 
     async def _validate(self, child: Candidate, result: Result) -> None:
         """Spend val in stages, no further than the child can still enter."""

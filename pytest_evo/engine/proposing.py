@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 from pytest_evo.background import in_daemon_thread
 from pytest_evo.chat import AnswersOver
+from pytest_evo.chat import FaultAfterCalls
 from pytest_evo.chat import spent_on
 from pytest_evo.engine.budget import Budget
 from pytest_evo.engine.budget import BudgetReached
@@ -17,16 +18,15 @@ from pytest_evo.engine.parts import Parts
 from pytest_evo.engine.parts import Plan
 from pytest_evo.engine.scopelog import ScopeLog
 from pytest_evo.engine.setup import Setup
-from pytest_evo.engine.softstop import Interrupted
 from pytest_evo.engine.softstop import SoftStop
 from pytest_evo.engine.state import Snapshot
+from pytest_evo.engine.tabkeeping import kept_tab
 from pytest_evo.errors import EvoError
 from pytest_evo.errors import ModelFailed
 from pytest_evo.errors import ModelProblem
 from pytest_evo.errors import ProposalRefused
 from pytest_evo.errors import ProposerExhausted
 from pytest_evo.errors import ProposerFault
-from pytest_evo.events import CallsLost
 from pytest_evo.events import ProposalMade
 from pytest_evo.hostile import one_line
 from pytest_evo.models import Candidate
@@ -42,7 +42,7 @@ from pytest_evo.models import Usage
 from pytest_evo.protocols import Edit
 from pytest_evo.protocols import ProposalKey
 from pytest_evo.protocols import ProposalRequest
-from pytest_evo.tabs import opened_tab
+from pytest_evo.tabs import current_tab
 
 ATTEMPTS = 2
 
@@ -223,14 +223,8 @@ class Proposing:
     async def _answered(
         self, key: ProposalKey, request: ProposalRequest
     ) -> Proposal | str:
-        with opened_tab() as tab:
-            try:
-                return await self._stop.unless(self._answer(key, request))
-            except Interrupted:
-                self._log.keep_unanswered(
-                    CallsLost(key.iteration, key.step, "proposer", tab.total())
-                )
-                raise
+        with kept_tab(self._log, key.iteration, key.step, "proposer"):
+            return await self._stop.unless(self._answer(key, request))
 
     async def _answer(
         self, key: ProposalKey, request: ProposalRequest
@@ -247,8 +241,10 @@ class Proposing:
                 answer = await answer
         if isinstance(answer, Proposal | str):
             return answer
-        raise ProposerFault(
-            f"the proposer returned {type(answer).__name__}, not a Proposal or a string"
+        raise FaultAfterCalls(
+            f"the proposer returned {type(answer).__name__}, not a Proposal or a "
+            "string",
+            current_tab().total(),
         )
 
     @contextmanager
@@ -260,7 +256,8 @@ class Proposing:
             raise
         except (Exception, SystemExit) as error:
             told = self._parts.fault(key, error)
-            raise ProposerFault(f"the proposer raised {told}") from error
+            cost = current_tab().total()
+            raise FaultAfterCalls(f"the proposer raised {told}", cost) from error
 
     def _twin(self, tree: str, nodes: Sequence[Node]) -> CandidateId | None:
         for node in nodes:

@@ -11,6 +11,7 @@ from pytest_evo.events import Event
 from pytest_evo.events import ProposalMade
 from pytest_evo.events import RequestStarted
 from pytest_evo.events import RolloutRecorded
+from pytest_evo.events import TabKept
 from pytest_evo.models import CaseId
 from pytest_evo.models import NO_USAGE
 from pytest_evo.models import Outcome
@@ -79,6 +80,29 @@ class ScopeLog:
     def unanswered(self) -> list[CallsLost]:
         """Calls of models that earlier sessions cut off in this scope."""
         return [event for event in self.found if isinstance(event, CallsLost)]
+
+    def keep_tab(self, event: TabKept) -> None:
+        """Keep what a step that is under way has spent by now."""
+        self.note(event)
+
+    def cut_off(self) -> list[CallsLost]:
+        """What steps had spent that a kill ended, as far as nobody charged it yet."""
+        spending: dict[tuple[str, int], TabKept] = {}
+        for event in self.found:
+            match event:
+                case TabKept():
+                    spending[event.role, event.step] = event
+                case CallsLost():
+                    spending.pop((event.role, event.step), None)
+                case ProposalMade():
+                    spending.pop(("proposer", event.step), None)
+                case DiagnosesMade():
+                    spending.pop(("diagnoser", event.step), None)
+        return [
+            CallsLost(tab.iteration, tab.step, tab.role, tab.usage)
+            for tab in spending.values()
+            if tab.usage != NO_USAGE
+        ]
 
     def unused(self) -> list[RolloutRecorded]:
         """Rollouts that ran in this scope and that no step settled.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pytest_evo.models import NO_USAGE
@@ -98,6 +99,8 @@ class Allowance:
         """Calls whose tokens were guessed, because the provider told none."""
         self.spent: str | None = None
         """Why no further call is allowed."""
+        self.on_change: Callable[[], None] = lambda: None
+        """Told whenever a call goes out or is over."""
 
     def reserve(self, size: int, most: int = 0) -> tuple[int, int | None]:
         """Ask for one call of ``size`` bytes and a reply of ``most`` tokens.
@@ -120,7 +123,8 @@ class Allowance:
                 raise Spent(self.spent)
             self._reserved += need
             self._out.append((need, most))
-            return need, None if tokens is None else max(1, tokens - need)
+        self.on_change()
+        return need, None if tokens is None else max(1, tokens - need)
 
     def settle(
         self,
@@ -160,6 +164,7 @@ class Allowance:
             self.guessed += guessed
             self.usage += usage
             self._meter.total += usage
+        self.on_change()
         return usage
 
     def so_far(self) -> Usage:

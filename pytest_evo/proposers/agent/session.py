@@ -176,19 +176,23 @@ class Session:
         prompt = write_prompt(self._conditions.template, self._request, files)
         request = self._request
         allowance = self._meter.open(request.tokens_left, request.usd_left)
-        hearing, output = Hearing(), Output()
+        hearing, output, tab = Hearing(), Output(), current_tab()
+        allowance.on_change = tab.changed
 
         def heard(line: str, aside: bool) -> None:
             output.add(line)
+            before = hearing.usage
             hearing.hear(line, aside)
+            if hearing.usage != before:
+                tab.changed()
 
         with ExitStack() as stack:
             gateway = self._gateway(allowance)
             if gateway is not None:
                 stack.enter_context(gateway)
-                current_tab().watch(allowance.so_far)
+                tab.watch(allowance.so_far)
             else:
-                current_tab().watch(lambda: self._told_usage(hearing))
+                tab.watch(lambda: self._told_usage(hearing))
             job = self._job(prompt, files, gateway)
             ended = self._run(job, allowance, heard)
         usage = self._meter.close(allowance)

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import example
 from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -353,6 +354,9 @@ hostile = st.lists(
 
 
 @given(entries=hostile)
+@example([TreeEntry("a", "dir", 0o755), TreeEntry("a", "link", target=".")])
+@example([TreeEntry("a/a", "dir", 0o755), TreeEntry("a", "dir", 0o755)])
+@example([TreeEntry("a", "link", target="")])
 def test_restore_never_writes_outside_whatever_the_tree_says(entries):
     with tempfile.TemporaryDirectory() as top:
         blobs = MemoryBlobs()
