@@ -78,7 +78,8 @@ class Account:
                 outcome, how = Outcome.TIMEOUT, f"still running after {limit:g} s"
             else:
                 outcome = Outcome.CRASHED
-            payload = self._launcher.report(outcome, seconds, how, log)
+            usage = leg.process.spent(case, repeat)
+            payload = self._launcher.report(outcome, seconds, how, log, usage)
             self._finished(leg.run, case, repeat, payload)
         collects = leg.run.mode is not messages.Mode.FORK and not leg.finished
         if leg.ending == "stuck" and collects:

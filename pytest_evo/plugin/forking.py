@@ -30,6 +30,7 @@ from typing import Protocol
 import pytest
 
 from pytest_evo.models import CaseId
+from pytest_evo.models import Usage
 from pytest_evo.plugin import messages
 from pytest_evo.plugin import processes
 from pytest_evo.plugin import signals
@@ -53,6 +54,8 @@ from pytest_evo.plugin.isolation.shield import Shield
 from pytest_evo.plugin.itemrun import ItemRunner
 from pytest_evo.plugin.launcher import Todo
 from pytest_evo.plugin.processes import LINUX
+from pytest_evo.plugin.spentnote import spent_so_far
+from pytest_evo.plugin.spentnote import SpentNote
 
 # Calls that every rollout pays for: names, not Path objects.
 # ruff: noqa: PTH115, PTH116, PTH208
@@ -170,6 +173,10 @@ class Child:
                 return file.read(_LOG_BYTES).decode("utf-8", "replace")
         except OSError:
             return ""
+
+    def spent(self, case: CaseId, repeat: int) -> Usage:
+        """What it noted that a rollout had spent."""
+        return spent_so_far(self._place.scratch, case, repeat)
 
     def clean(self) -> str | None:
         """Remove its files; say what it did to the candidate's."""
@@ -297,6 +304,7 @@ class ForkedChild:
                     writer, place.artifact, seen_at, place.project, mounted=run.mount
                 ),
                 leave=recorder().wrote,
+                spent=SpentNote(place.scratch),
             )
         finally:
             writer.flush()

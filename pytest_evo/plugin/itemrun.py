@@ -20,6 +20,7 @@ from contextlib import AbstractContextManager
 from contextlib import nullcontext
 from dataclasses import dataclass
 from dataclasses import field
+from functools import partial
 from pathlib import Path
 from typing import Any
 from typing import Literal
@@ -33,6 +34,7 @@ from pytest_evo.models import Detail
 from pytest_evo.models import Outcome
 from pytest_evo.models import Phase
 from pytest_evo.models import TraceStep
+from pytest_evo.models import Usage
 from pytest_evo.plugin.child import prepare_child
 from pytest_evo.plugin.child import reseed
 from pytest_evo.plugin.declared import ARTIFACT_VARIABLE
@@ -96,6 +98,7 @@ class ItemRunner:
         artifact: Path,
         emit: Emit,
         leave: Callable[[], bool] = lambda: False,
+        spent: Callable[[CaseId, int, Usage], None] | None = None,
     ) -> None:
         """Run cases in the given order; a case without an item is ``missing``.
 
@@ -106,6 +109,7 @@ class ItemRunner:
             artifact: the candidate's directory.
             emit: called when a set-up starts and when the tear-down is over.
             leave: asked when an item is over; true: the others are not run here.
+            spent: told what a rollout has spent by now, whenever that changes.
         """
         self._recorder.leave = leave
         os.environ[ARTIFACT_VARIABLE] = str(artifact)
@@ -119,6 +123,9 @@ class ItemRunner:
             os.environ[REPEAT_VARIABLE] = str(repeat)
             self._config.stash[CURRENT] = Current(artifact, case, repeat)
             self._reset(item)
+            if spent is not None:
+                notes = item.stash[NOTES]
+                notes.on_spend = partial(_tell_spent, spent, case, repeat, notes)
             reseed(seed, case, repeat)
             emit("started", case, repeat, None)
             emit("finished", case, repeat, self._rollout(self._recorded(item, after)))
@@ -219,6 +226,15 @@ class ItemRunner:
 
 
 _REPORT_DEPTH = -16
+
+
+def _tell_spent(
+    spent: Callable[[CaseId, int, Usage], None],
+    case: CaseId,
+    repeat: int,
+    notes: Notes,
+) -> None:
+    spent(case, repeat, usage_of(notes))
 
 
 def _duration(report: pytest.TestReport) -> float:

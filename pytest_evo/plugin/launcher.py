@@ -8,7 +8,9 @@ from typing import Protocol
 from typing import TypeAlias
 
 from pytest_evo.models import CaseId
+from pytest_evo.models import NO_USAGE
 from pytest_evo.models import Outcome
+from pytest_evo.models import Usage
 from pytest_evo.plugin import messages
 from pytest_evo.plugin.frames import FrameReader
 
@@ -31,6 +33,9 @@ class Subject(Protocol):
 
     def log(self) -> str:
         """What it wrote outside the capture of any test, the end of it."""
+
+    def spent(self, case: CaseId, repeat: int) -> Usage:
+        """What it noted that a rollout had spent, for when it did not report it."""
 
     def clean(self) -> str | None:
         """Remove what was made for it; return what it did to the candidate's files."""
@@ -70,5 +75,12 @@ class Launcher(Protocol):
     def sweep(self, live: Sequence[Subject], dead: Subject) -> None:
         """Kill what a dead test process left behind."""
 
-    def report(self, outcome: Outcome, seconds: float, message: str, log: str) -> bytes:
+    def report(
+        self,
+        outcome: Outcome,
+        seconds: float,
+        message: str,
+        log: str,
+        usage: Usage = NO_USAGE,
+    ) -> bytes:
         """The payload of a rollout that its process could not report."""

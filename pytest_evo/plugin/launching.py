@@ -17,8 +17,10 @@ from pytest_evo.artifact.trees import snapshot
 from pytest_evo.errors import EvoError
 from pytest_evo.models import CaseId
 from pytest_evo.models import Detail
+from pytest_evo.models import NO_USAGE
 from pytest_evo.models import Outcome
 from pytest_evo.models import Phase
+from pytest_evo.models import Usage
 from pytest_evo.plugin import messages
 from pytest_evo.plugin.environment import conceal
 from pytest_evo.plugin.forking import Child
@@ -150,12 +152,23 @@ class CaseLauncher:
         """Kill what a dead test process left behind."""
         self._orphans.sweep(live, dead)
 
-    def report(self, outcome: Outcome, seconds: float, message: str, log: str) -> bytes:
+    def report(
+        self,
+        outcome: Outcome,
+        seconds: float,
+        message: str,
+        log: str,
+        usage: Usage = NO_USAGE,
+    ) -> bytes:
         """The payload of a rollout that its process could not report."""
         sections = (("Output of the test process", log),) if log else ()
         phase = Phase("call", outcome.value, seconds, message, sections=sections)
         raw = RawRollout(
-            outcome=outcome, score=None, seconds=seconds, detail=Detail((phase,))
+            outcome=outcome,
+            score=None,
+            seconds=seconds,
+            usage=usage,
+            detail=Detail((phase,)),
         )
         return json.dumps(raw.to_plain()).encode()
 

@@ -153,9 +153,11 @@ def new_call(notes: Notes, request: Mapping[str, Any]) -> ModelCall:
     def tell(data: dict[str, Any]) -> None:
         if number is not None:
             notes.steps[number] = (STEP, data)
+        notes.on_spend()
 
     call = ModelCall(tell, request)
     notes.model_calls.append(call)
+    notes.on_spend()
     return call
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from dataclasses import field
 from pathlib import Path
@@ -47,6 +48,7 @@ class Notes:
     output_tokens: int = 0
     usd: float | None = 0.0
     model_calls: list[ModelCall] = field(default_factory=list)  # not those above
+    on_spend: Callable[[], None] = lambda: None  # told whenever more is known
 
     def step(self, name: str, data: dict[str, Any]) -> int | None:
         """Add a step; its number, or None where there are too many."""
@@ -239,6 +241,7 @@ class UsageRecorder:
         )
         if notes.usd is not None:
             _set_property(self._item, "evo.cost.usd", notes.usd)
+        notes.on_spend()
 
 
 def _count(name: str, value: object) -> int:

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from pytest_evo.models import CaseMark
+from pytest_evo.models import NO_USAGE
 from pytest_evo.models import Outcome
 from pytest_evo.models import Tree
 from pytest_evo.plugin import messages
@@ -87,8 +88,9 @@ class PlainLauncher:
     def sweep(self, live, dead):
         pass
 
-    def report(self, outcome, seconds, message, log):
-        return json.dumps(RawRollout(outcome, None, seconds).to_plain()).encode()
+    def report(self, outcome, seconds, message, log, usage=NO_USAGE):
+        raw = RawRollout(outcome, None, seconds, usage=usage)
+        return json.dumps(raw.to_plain()).encode()
 
 
 @contextlib.contextmanager

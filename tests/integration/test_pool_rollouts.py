@@ -45,15 +45,26 @@ def test_deaths_are_told_apart_and_end_only_themselves(project, way):
         """
         import ctypes, os, signal, sys, time
         import pytest
+        pytestmark = pytest.mark.evo
         def test_before(): pass
-        def test_exit_zero(): os._exit(0)
-        def test_kill(): os.kill(os.getpid(), signal.SIGKILL)
+        def test_exit_zero(evo_usage):
+            evo_usage(input_tokens=7, usd=0.5)
+            os._exit(0)
+        def test_kill(evo_usage):
+            evo_usage(input_tokens=7_000, usd=0.125)
+            if os.fork() == 0:
+                evo_usage(input_tokens=1)
+                os._exit(0)
+            os.wait()
+            os.kill(os.getpid(), signal.SIGKILL)
         def test_segv(): ctypes.string_at(0)
         def test_exec(): os.execv("/bin/true", ["true"])
         def test_sys_exit(): sys.exit(0)
         def test_pytest_exit(): pytest.exit("done", returncode=0)
         def test_interrupt(): raise KeyboardInterrupt
-        def test_hangs():
+        def test_hangs(evo_usage):
+            evo_usage(input_tokens=5)
+            evo_usage(input_tokens=2)
             signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
             print("tick", flush=True)
             time.sleep(600)
@@ -92,6 +103,15 @@ return rows + batch
         "test_fork_comes_back": "passed",
         "test_after": "passed",
     }
+    spent = {row["case"].partition("::")[2]: row["usage"] for row in single}
+    assert spent["test_exit_zero"]["usd"] == 0.5
+    assert spent["test_kill"]["input_tokens"] == 7_000
+    assert spent["test_hangs"]["calls"] == 2
+    assert (spent["test_hangs"]["input_tokens"], spent["test_hangs"]["usd"]) == (
+        7,
+        None,
+    )
+    assert spent["test_segv"]["calls"] == 0
     said = {row["case"][-9:]: row["detail"]["phases"][0]["message"] for row in single}
     assert "exit status 0" in said["exit_zero"]
     assert "SIGKILL" in said["test_kill"]

@@ -46,6 +46,7 @@ from pytest_evo.plugin.processes import die_with_parent
 from pytest_evo.plugin.processes import lead_session
 from pytest_evo.plugin.rawrollout import RawRollout
 from pytest_evo.plugin.session import prepare_session
+from pytest_evo.plugin.spentnote import SpentNote
 
 _OURS_TO_FAIL = (errno.ENOSPC, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EDQUOT)
 _SESSION_OPTIONS: Mapping[str, object] = {
@@ -107,6 +108,7 @@ class _Run:
         )
         self._writer = writer
         self._report = FrameEmitter(writer, *self._where, mounted=task.mount)
+        self._spent = SpentNote(Path(task.basetemp)) if task.basetemp else None
         self._relocation = Relocation(Path(task.project), task.workspace)
 
     def go(self) -> None:
@@ -142,6 +144,7 @@ class _Run:
                 artifact=self._seen_at,
                 emit=self._report,
                 leave=recorder().wrote,
+                spent=self._spent,
             )
         finally:
             self._writer.flush()
