@@ -14,7 +14,7 @@ help:
 	@echo "make test         checks and all tests"
 	@echo "make check        ruff, mypy, import contract"
 	@echo "make bench        speed, measured as ratios in one run"
-	@echo "make bench-gate   how often the gate is wrong, simulated (about 20 minutes)"
+	@echo "make bench-gate   how often the gate is wrong, simulated (about 5 minutes)"
 	@echo "make test-agents  install real coding agents, drive them with a scripted model"
 	@echo "make test-kill    60 kills, stops, torn files, budgets (about 40 minutes)"
 	@echo "make test-disk    full and read-only disks (needs the right to mount)"
