@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import overload
 
+from pytest_evo.engine.history import History
+from pytest_evo.engine.history import Prefix
+from pytest_evo.engine.history import Tried
 from pytest_evo.engine.scoring import means
 from pytest_evo.events import AcceptanceDecided
 from pytest_evo.events import CandidateRecorded
@@ -40,32 +41,6 @@ REFUSED = "refused: "
 """How the reasons of iterations begin that bear on whether the run goes on."""
 
 
-class Prefix(Sequence[Attempt]):
-    """The first ``length`` attempts of a list that only grows."""
-
-    def __init__(self, items: list[Attempt], length: int) -> None:
-        self._items = items
-        self._length = length
-
-    def __len__(self) -> int:
-        return self._length
-
-    @overload
-    def __getitem__(self, index: int) -> Attempt: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Attempt]: ...
-    def __getitem__(self, index: int | slice) -> Attempt | Sequence[Attempt]:
-        """Item or slice of the prefix."""
-        if isinstance(index, slice):
-            return [self._items[k] for k in range(*index.indices(self._length))]
-        if not -self._length <= index < self._length:
-            raise IndexError(index)
-        return self._items[index % self._length]
-
-    def __iter__(self) -> Iterator[Attempt]:
-        return (self._items[index] for index in range(self._length))
-
-
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """The state after one commit, as an iteration K later may use it."""
@@ -78,7 +53,7 @@ class Snapshot:
     next_repeat: Mapping[TreeHash, Mapping[CaseId, int]]
     history: Sequence[Attempt]
     spent: int
-    trees: Mapping[TreeHash, tuple[CandidateId, int]]  # first candidate, its commit
+    tried: Tried
     skipped_in_a_row: int
     refused_in_a_row: int
     stopping: str | None  # why a committed iteration ends the run
@@ -86,8 +61,7 @@ class Snapshot:
 
     def seen(self, tree: TreeHash) -> CandidateId | None:
         """The candidate that had these files before, if this snapshot may know it."""
-        first = self.trees.get(tree)
-        return first[0] if first is not None and first[1] <= self.commit else None
+        return self.tried.first(tree, self.commit)
 
 
 class State:
@@ -111,8 +85,8 @@ class State:
         self._records: dict[TreeHash, dict[CaseId, RolloutRecorded]] = {}
         self._believed: dict[TreeHash, dict[CaseId, float]] = {}
         self._next_repeat: dict[TreeHash, dict[CaseId, int]] = {}
-        self._attempts: list[Attempt] = []
-        self._trees: dict[TreeHash, tuple[CandidateId, int]] = {}
+        self._history = History()
+        self._tried = Tried()
 
     @property
     def noisy(self) -> frozenset[CaseId]:
@@ -140,9 +114,9 @@ class State:
             records={tree: dict(rows) for tree, rows in self._records.items()},
             believed=dict(self._believed),
             next_repeat={tree: dict(row) for tree, row in self._next_repeat.items()},
-            history=Prefix(self._attempts, len(self._attempts)),
+            history=Prefix(self._history),
             spent=self.spent,
-            trees=self._trees,
+            tried=self._tried,
             skipped_in_a_row=self._skipped_in_a_row,
             refused_in_a_row=self._refused_in_a_row,
             stopping=self._stopping,
@@ -196,7 +170,7 @@ class State:
     def _register(self, event: CandidateRecorded) -> None:
         if event.status in (Status.START, Status.ACCEPTED):
             self.candidates[event.id] = as_candidate(event)
-        self._trees.setdefault(event.tree, (event.id, event.iteration))
+        self._tried.add(event.tree, event.iteration, event.step)
 
     def _begin(self, start: CandidateRecorded, scores: dict[TreeHash, Scores]) -> None:
         self.commit = 0
@@ -273,7 +247,7 @@ class State:
         scores: Scores,
         effects: Mapping[CandidateId, float],
     ) -> None:
-        self._attempts.append(
+        self._history.append(
             Attempt(
                 candidate=event.id,
                 parent=closed.parent,

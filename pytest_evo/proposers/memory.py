@@ -7,6 +7,7 @@ where the list is another one, it is read anew.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -84,7 +85,7 @@ class _Reading:
 
     def __init__(self, space: KnobSpace) -> None:
         self.space = space
-        self.attempts: list[Attempt] = []
+        self.marks = array("q")  # one for each attempt: attempts themselves take room
         self.gains: dict[CandidateId, float] = {START: 0.0}
         self.observations: list[Observation] = []
         self.observed: list[int] = [0]  # observations in the first so many attempts
@@ -92,16 +93,16 @@ class _Reading:
 
     def is_of(self, space: KnobSpace, attempts: Sequence[Attempt]) -> bool:
         """Whether the attempts are a prefix, or a continuation, of what was read."""
-        shared = min(len(attempts), len(self.attempts))
+        shared = min(len(attempts), len(self.marks))
         return self.space == space and all(
-            attempts[at] == self.attempts[at]
+            _mark(attempts[at]) == self.marks[at]
             for at in {0, shared // 2, shared - 1}
             if 0 <= at < shared
         )
 
     def read(self, attempts: Sequence[Attempt]) -> None:
         """Take in what is new."""
-        for at in range(len(self.attempts), len(attempts)):
+        for at in range(len(self.marks), len(attempts)):
             attempt = attempts[at]
             # batches differ in difficulty, so scores of two of them do not compare;
             # the gain over the parent on the same cases does
@@ -118,7 +119,7 @@ class _Reading:
                 self.first_tried.setdefault(self.space.key(values), at)
                 if attempt.gain is not None:
                     self.observations.append(Observation(values, gain))
-            self.attempts.append(attempt)
+            self.marks.append(_mark(attempt))
             self.observed.append(len(self.observations))
 
     def known(self, count: int) -> Known:
@@ -127,6 +128,10 @@ class _Reading:
         # the window moves by leaps, so that what is told to optuna stays a prefix
         start = max(0, end // _WINDOW * _WINDOW - _WINDOW)
         return Known(self.observations[start:end], self.first_tried, count)
+
+
+def _mark(attempt: Attempt) -> int:
+    return hash((attempt.candidate, attempt.tree, attempt.iteration, attempt.gain))
 
 
 class Memory:

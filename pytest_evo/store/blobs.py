@@ -9,6 +9,9 @@ from pathlib import Path
 from pytest_evo.errors import RunDirectoryProblem
 from pytest_evo.store.disk import write_once
 
+_MOST_KNOWN = 4_096
+"""Names of blobs that are remembered as kept."""
+
 
 class MissingBlob(RunDirectoryProblem, KeyError):
     """A blob that was never kept here, or is gone."""
@@ -40,6 +43,8 @@ class DirectoryBlobs:
             return sha
         if not self._is_whole(sha, data):
             write_once(self._file(sha), data)
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()  # what comes again is looked for on the disk again
         self._known.add(sha)
         return sha
 
