@@ -92,6 +92,11 @@ class Budget:
         return sum(usage.counted_usd for usage in self.usage.values())
 
     @property
+    def limits_spend(self) -> bool:
+        """Whether tokens or money are limited."""
+        return self.limits.tokens is not None or self.limits.usd is not None
+
+    @property
     def _blind(self) -> BudgetReached | None:
         """Why a limit of money cannot be kept, if it cannot."""
         for role, usage in self.usage.items():

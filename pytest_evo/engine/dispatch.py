@@ -131,10 +131,6 @@ class Dispatcher:
 
     # -- work ----------------------------------------------------------------------
 
-    def capacity(self) -> int:
-        """Rollouts that can be under way at once."""
-        return self._evaluator.capacity()
-
     async def run(self, work: Work, log: ScopeLog) -> list[Rollout]:
         """Get all rollouts of ``work``, in its order, executing what is not known.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 from pytest_evo.engine.budget import BudgetReached
 from pytest_evo.engine.dispatch import Dispatcher
@@ -28,24 +29,39 @@ from pytest_evo.models import Split
 
 ITERATION = 1_000_000_000
 """Comes after every iteration, for the flow and for repeat numbers."""
-LEAST_BLOCK = 4
-"""Cases whose arms are measured together, at least."""
-Arms = tuple[list[Rollout], list[Rollout]]
-"""What was seen of the start and of the winner."""
+BLOCK, CAREFUL_BLOCK = 32, 4
+"""Cases whose arms are measured together; fewer where tokens or money are limited.
+
+Fixed, because the order of the journal may not depend on how many workers there are.
+"""
+Arms: TypeAlias = tuple[Candidate, Candidate]
+"""The start and the winner."""
+Seen: TypeAlias = tuple[list[Rollout], list[Rollout]]
+"""What was seen of either."""
 
 
 class Final:
-    """Measures the claim of a run once."""
+    """Measures the claim of a run once.
+
+    Args:
+        setup: the cases and how often they are repeated.
+        snapshot: what the search knows.
+        dispatcher: runs what is not known.
+        careful: whether a budget of tokens or money may end it half-way.
+    """
 
     def __init__(
         self,
         setup: Setup,
         snapshot: Snapshot,
         dispatcher: Dispatcher,
+        *,
+        careful: bool = False,
     ) -> None:
         self._setup = setup
         self._snapshot = snapshot
         self._dispatcher = dispatcher
+        self._size = CAREFUL_BLOCK if careful else BLOCK
         self.unpaid = ""
         """The budget that did not pay for all of it."""
         self._unpaid_cases: set[CaseId] = set()
@@ -67,11 +83,10 @@ class Final:
         ]
         known, theirs = self._known(winner, cases, split)
         open_cases = [case for case in cases if case.id not in known]
-        for case_start, case_winner in await self._measure(
-            start, winner.candidate, open_cases, log
-        ):
-            mine += case_start
-            theirs += case_winner
+        arms = start, winner.candidate
+        for of_start, of_winner in await self._measure(arms, open_cases, log):
+            mine += of_start
+            theirs += of_winner
         before = means(scores_by_case(mine))
         after = known | means(scores_by_case(theirs))
         if not any(case in after for case in before):
@@ -101,33 +116,24 @@ class Final:
         return {case: winner.scores[case] for case in certain}, rows
 
     async def _measure(
-        self,
-        start: Candidate,
-        winner: Candidate,
-        cases: Sequence[Case],
-        log: ScopeLog,
-    ) -> list[Arms]:
+        self, arms: Arms, cases: Sequence[Case], log: ScopeLog
+    ) -> list[Seen]:
         """Both arms of some cases at a time: a budget that ends leaves whole pairs.
 
         It also keeps apart what the winner changes and what time does.
         """
         found = []
-        size = max(LEAST_BLOCK, 2 * self._dispatcher.capacity())
-        for first in range(0, len(cases), size):
-            block = cases[first : first + size]
+        for first in range(0, len(cases), self._size):
+            block = cases[first : first + self._size]
             try:
-                found.append(await self._both(start, winner, block, log))
+                found.append(await self._both(arms, block, log))
             except BudgetReached:
-                found += await self._affordable(start, winner, block, log)
+                found += await self._affordable(arms, block, log)
         return found
 
     async def _affordable(
-        self,
-        start: Candidate,
-        winner: Candidate,
-        cases: Sequence[Case],
-        log: ScopeLog,
-    ) -> list[Arms]:
+        self, arms: Arms, cases: Sequence[Case], log: ScopeLog
+    ) -> list[Seen]:
         """Retries, a killed session or a dear winner have used up part of the reserve.
 
         The claim is then made on the cases that can still be measured.
@@ -135,22 +141,17 @@ class Final:
         found = []
         for case in cases:
             try:
-                found.append(await self._both(start, winner, [case], log))
+                found.append(await self._both(arms, [case], log))
             except BudgetReached as reached:
                 self.unpaid = reached.axis
                 self._unpaid_cases.add(case.id)
         return found
 
-    async def _both(
-        self,
-        start: Candidate,
-        winner: Candidate,
-        cases: Sequence[Case],
-        log: ScopeLog,
-    ) -> Arms:
+    async def _both(self, arms: Arms, cases: Sequence[Case], log: ScopeLog) -> Seen:
         """Fresh repeats of both arms where chance plays; the winner once elsewhere."""
         noisy = [case.id for case in cases if case.id in self._setup.noisy]
         certain = [(case.id, 0) for case in cases if case.id not in self._setup.noisy]
+        start, winner = arms
         works = [
             Work(candidate, tuple(runs), Purpose.FINAL, ITERATION)
             for candidate, runs in (

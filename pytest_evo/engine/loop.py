@@ -341,7 +341,9 @@ class Loop:
         if self._final is not None:
             return ""
         log = self._open(FINAL_SCOPE, FINAL_ITERATION)
-        final = Final(setup, self.state.snapshot(), self._dispatcher)
+        careful = self.budget.limits_spend
+        snapshot = self.state.snapshot()
+        final = Final(setup, snapshot, self._dispatcher, careful=careful)
         start = Candidate(START, self._plan.start)
         measured = await final.run(start, self.winner, log)
         if measured is None:

@@ -90,11 +90,6 @@ class EngineSession:
         self.exit_status: int | None = None
         self._signals = signals.StopSignals(on_soft_stop, self._stop_hard)
 
-    @property
-    def stop_count(self) -> int:
-        """How often a person has asked to stop."""
-        return self._signals.count
-
     def _stop_hard(self) -> None:
         self.pool.close(now=True)
         self.pool.abandon(WorkersLost("stopped by a second interrupt"))
