@@ -59,7 +59,13 @@ class Outcome(StrEnum):
         """Whether the rollout says nothing about the candidate's quality."""
         return self in _INFRASTRUCTURE
 
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether the test was broken off: its last model call may have been out."""
+        return self in _CUT_OFF
 
+
+_CUT_OFF = frozenset({Outcome.TIMEOUT, Outcome.CRASHED, Outcome.LOST})
 _INFRASTRUCTURE = frozenset(
     {Outcome.ERROR, Outcome.TIMEOUT, Outcome.CRASHED, Outcome.LOST}
 )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from pytest_evo.engine.suitecost import AT_START
+from pytest_evo.engine.suitecost import SuiteCost
 from pytest_evo.errors import EvoError
 from pytest_evo.events import CallsLost
 from pytest_evo.events import DiagnosesMade
@@ -70,6 +72,7 @@ class Budget:
         self.kept_usd = 0.0
         self._clock = clock
         self._over: BudgetReached | None = None
+        self._suite = SuiteCost()
 
     @property
     def reserved(self) -> int:
@@ -89,7 +92,8 @@ class Budget:
     @property
     def usd(self) -> float:
         """Money of all roles: known prices, and estimates of the others."""
-        return sum(usage.counted_usd for usage in self.usage.values())
+        known = sum(usage.counted_usd for usage in self.usage.values())
+        return known + self._suite.cut_off_usd
 
     @property
     def limits_spend(self) -> bool:
@@ -141,17 +145,13 @@ class Budget:
         return max(0.0, self.limits.usd - self.usd - taken)
 
     def _under_way(self, more: int = 0) -> tuple[int, float]:
-        """Tokens and USD that reserved rollouts will take, at the mean of all so far.
+        """Tokens and USD that rollouts of the search will take that are reserved.
 
-        So that what is out when a limit comes does not eat what is kept. The final
-        measurement's own rollouts are paid from that.
+        So that what is out when a limit comes does not eat what is kept.
         """
-        suite = self.usage.get("suite")
-        if suite is None or not self.total:
-            return 0, 0.0
-        rollouts = self.reserved - self._reserved[Purpose.FINAL] + more
-        share = rollouts / self.total
-        return round(suite.tokens * share), suite.counted_usd * share
+        reserved = self._reserved.items()
+        out = sum(count for purpose, count in reserved if purpose not in AT_START)
+        return self._suite.of(out + more)
 
     def ask(self, rollouts: int = 0) -> None:
         """Check time, tokens and money before anything new starts.
@@ -206,7 +206,7 @@ class Budget:
         if purpose is Purpose.FINAL:
             self._reserve_final(count)
             return
-        self.ask(count)
+        self.ask(0 if purpose in AT_START else count)
         left = self.left()
         if left is not None and count > left:
             raise BudgetReached("rollouts", f"{count} needed, {max(0, left)} left")
@@ -243,14 +243,14 @@ class Budget:
     def charge_usage(self, event: Event) -> None:
         """Count the model calls of an event by role."""
         if isinstance(event, RolloutRecorded):
-            role = "suite"
+            role, usage = "suite", self._suite.learn(event)
         elif isinstance(event, ProposalMade):
-            role = "proposer"
+            role, usage = "proposer", event.usage
         elif isinstance(event, DiagnosesMade):
-            role = "diagnoser"
+            role, usage = "diagnoser", event.usage
         elif isinstance(event, CallsLost):
-            role = event.role
+            role, usage = event.role, event.usage
         else:
             return
-        if event.usage != NO_USAGE:
-            self.usage[role] = self.usage.get(role, NO_USAGE) + event.usage
+        if usage != NO_USAGE:
+            self.usage[role] = self.usage.get(role, NO_USAGE) + usage

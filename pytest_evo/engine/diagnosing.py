@@ -8,6 +8,7 @@ from pytest_evo.chat import spent_on
 from pytest_evo.errors import EvoError
 from pytest_evo.errors import ModelFailed
 from pytest_evo.errors import ModelProblem
+from pytest_evo.models import NO_USAGE
 from pytest_evo.models import Node
 from pytest_evo.protocols import Diagnosed
 from pytest_evo.protocols import Diagnoser
@@ -23,7 +24,10 @@ async def diagnose(diagnoser: Diagnoser, nodes: Sequence[Node]) -> Diagnosed:
     try:
         found: object = await diagnoser.diagnose(nodes)
     except (ModelFailed, ModelProblem) as error:
-        return Diagnosed(usage=spent_on(error), problems=(str(error),))
+        # other calls of the step may have gone out beside the one that failed
+        spent = current_tab().total()
+        usage = spent if spent != NO_USAGE else spent_on(error)
+        return Diagnosed(usage=usage, problems=(str(error),))
     except EvoError:
         raise
     except Exception as error:  # noqa: BLE001 - journalled; the proposal does without

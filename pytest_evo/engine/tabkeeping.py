@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from pytest_evo.engine.scopelog import ScopeLog
 from pytest_evo.engine.softstop import Interrupted
+from pytest_evo.errors import EvoError
 from pytest_evo.events import CallsLost
 from pytest_evo.events import TabKept
 from pytest_evo.tabs import opened_tab
@@ -15,13 +16,22 @@ from pytest_evo.tabs import opened_tab
 
 @contextmanager
 def kept_tab(log: ScopeLog, iteration: int, step: int, role: str) -> Iterator[None]:
-    """Note every change of a step's tab; a stop makes the last one its cost."""
+    """Note every change of a step's tab; a stop makes the last one its cost.
+
+    Raises:
+        EvoError: a note could not be written.
+    """
     loop = asyncio.get_running_loop()
     is_open = True
+    trouble: list[EvoError] = []
 
     def keep() -> None:
-        if is_open:  # the answer that closed it carries its cost
+        if not is_open or trouble:  # the answer that closed it carries its cost
+            return
+        try:
             log.keep_tab(TabKept(iteration, step, role, tab.total()))
+        except EvoError as error:  # a callback of the loop has nobody to raise it to
+            trouble.append(error)
 
     def changed() -> None:
         if is_open and not loop.is_closed():
@@ -35,3 +45,5 @@ def kept_tab(log: ScopeLog, iteration: int, step: int, role: str) -> Iterator[No
             raise
         finally:
             is_open = False
+        if trouble:
+            raise trouble[0]

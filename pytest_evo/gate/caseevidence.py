@@ -159,6 +159,12 @@ class CaseEvidence:
         return not any(o.network or o.processes for o in self.all)
 
     @property
+    def local_at_first(self) -> bool:
+        """Whether its first rollouts did not, whatever later ones do."""
+        first = (o for o in self.all if o.stage is Stage.FIRST)
+        return not any(o.network or o.processes for o in first)
+
+    @property
     def agrees(self) -> bool:
         """Whether the repeats of either arm came out the same."""
         for arm in Arm:
@@ -169,13 +175,34 @@ class CaseEvidence:
         stored = self.case.stored
         return stored is None or stored.variance <= EPSILON
 
-    def sampled(self, times: int) -> bool:
-        """Whether either arm was repeated ``times`` times beyond the first."""
+    def sampled(self, times: int, *, flipped: bool) -> bool:
+        """Whether either arm was repeated ``times`` times beyond the first.
+
+        What infrastructure took away is not asked again; one has to be left. Where
+        stored counts stand for the base, they have to be of as many rollouts if a flip
+        rests on them.
+        """
         pairs = self.pairs(Stage.SAMPLE)
-        if self.case.stored is None or self.seen(Arm.BASE):
-            return len(pairs) >= times
-        known = self.case.stored.deterministic or self.case.stored.n > times
-        return len(pairs) >= times and known
+        enough = len(pairs) >= max(1, times - len(self._lost_samples(pairs)))
+        stored = self.case.stored
+        if not flipped or stored is None or self.seen(Arm.BASE):
+            return enough
+        return enough and (stored.deterministic or stored.n > times)
+
+    @property
+    def sample_lost(self) -> bool:
+        """Whether infrastructure took away all samples."""
+        pairs = self.pairs(Stage.SAMPLE)
+        return not pairs and bool(self._lost_samples(pairs))
+
+    def _lost_samples(self, pairs: Sequence[Pair]) -> set[int]:
+        lost = {
+            o.repeat
+            for arm in Arm
+            for o in self.seen(arm, Stage.SAMPLE)
+            if o.outcome.is_infrastructure
+        }
+        return lost - {pair.repeat for pair in pairs}
 
 
 def _head_side(head: Observation) -> Side | None:

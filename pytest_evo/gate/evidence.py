@@ -96,18 +96,39 @@ class Evidence:
         return all(evidence.agrees for evidence in self.undeclared)
 
     @cached_property
-    def to_sample(self) -> tuple[CaseEvidence, ...]:
-        """Cases that are run again first, to learn whether cases repeat themselves.
+    def _may_be_sampled(self) -> tuple[CaseEvidence, ...]:
+        """Undeclared cases that were local at first: what samples show decides nothing.
 
-        Undeclared local ones, and every noisy case that is gone. Where one flipped, it
-        is all about those that changed, flips first; where none did, "nothing flipped"
-        is worth what it was tried on: those that changed, then others in plan order.
+        Spot checks are not among them; they are there to be looked at once.
+        """
+        return tuple(
+            e
+            for e in self.measured
+            if e.case.deterministic is None
+            and e.local_at_first
+            and (e.case.reached or self.saving_off)
+        )
+
+    @cached_property
+    def calm(self) -> bool:
+        """Whether none of the cases that may be deterministic flipped."""
+        drop = self.policy.flip_drop
+        return not any(e.first and e.first.fell(drop) for e in self._may_be_sampled)
+
+    @cached_property
+    def to_sample(self) -> tuple[CaseEvidence, ...]:
+        """Cases that are run again, to learn whether cases repeat themselves.
+
+        Where one flipped, it is all about those that changed, flips first; where none
+        did, "nothing flipped" is worth what it was tried on: those that changed, then
+        others in plan order. And every noisy case that is gone.
         """
         drop = self.policy.flip_drop
-        local = sorted(self.undeclared, key=lambda e: _by_move(e, drop))
-        if any(e.first and e.first.fell(drop) for e in local):
-            local = [e for e in local if e.changed][:MOST_FLIPS]
-        chosen = local[:MOST_SAMPLED]
+        chosen = sorted(self._may_be_sampled, key=lambda e: _by_move(e, drop))
+        if self.calm:
+            chosen = chosen[:MOST_SAMPLED]
+        else:
+            chosen = [e for e in chosen if e.changed][:MOST_FLIPS]
         gone = [
             e
             for e in self.measured
@@ -118,22 +139,27 @@ class Evidence:
         ]
         return (*chosen, *gone)
 
-    @property
-    def unproven(self) -> tuple[CaseEvidence, ...]:
-        """Cases that agree so far, and were not sampled in full."""
-        if not self.peers_agree:
-            return ()
-        asked = (e for e in self.to_sample if e in self.undeclared)
-        return tuple(e for e in asked if not e.sampled(self.sample_size))
-
     @cached_property
     def sample_size(self) -> int:
         """How often either arm of a sampled case is repeated."""
-        drop = self.policy.flip_drop
-        flipped = any(e.first and e.first.fell(drop) for e in self.to_sample)
-        steps = FLIP_REPEATS if flipped else CALM_REPEATS
+        steps = CALM_REPEATS if self.calm else FLIP_REPEATS
         cases = len(self.to_sample)
         return next((times for most, times in steps if cases <= most), steps[-1][1])
+
+    @cached_property
+    def unproven(self) -> tuple[CaseEvidence, ...]:
+        """Cases that agree so far, and were not sampled in full.
+
+        One that infrastructure took all samples of is no obstacle where others were
+        sampled and nothing flipped.
+        """
+        if not self.peers_agree:
+            return ()
+        asked = [e for e in self.to_sample if e in self.undeclared]
+        if self.calm and not all(e.sample_lost for e in asked):
+            asked = [e for e in asked if not e.sample_lost]
+        size, flipped = self.sample_size, not self.calm
+        return tuple(e for e in asked if not e.sampled(size, flipped=flipped))
 
     @cached_property
     def exact_ids(self) -> frozenset[CaseId]:

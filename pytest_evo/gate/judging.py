@@ -264,10 +264,12 @@ def _effect(
         low, high = statistics.paired_interval(
             moves, evidence.policy.confidence, repeats
         )
+        p = statistics.sign_flip(moves, rng(evidence.policy, f"{scope}:{name}"))
         tolerance = evidence.policy.tolerance
         if tolerance > 0:  # the null is a loss of all that is tolerated, not of nothing
             moves = [move + (tolerance + exact) / share for move in moves]
-        p = statistics.sign_flip(moves, rng(evidence.policy, f"{scope}:{name}"))
+            draws = rng(evidence.policy, f"{scope}:{name}:tolerance")
+            p = max(p, statistics.sign_flip(moves, draws))  # draws vary a little
     if exact < 0 and evidence.policy.is_loss(exact):
         p = 0.0
     base = fsum(point.weight * point.base for point in points) / total

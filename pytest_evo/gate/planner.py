@@ -79,11 +79,18 @@ class Planner:
         self._first_cost = 0
         self._tokens = 0
         self._usd = 0.0
+        self._dearest = 0.0  # of a rollout: what one costs that hung in a call
         heaviest = max((case.weight for case in self._cases), default=0.0)
         self._early = EarlyStop(policy, heaviest)
         self._steps: deque[Callable[[], Iterable[tuple[Ask, ...]]]] = deque(
             [
                 self._first,
+                self._unreached,
+                self._samples,
+                self._confirm_all,
+                self._confirm_rest,
+                self._calm_samples,
+                # a case may have opened a changed file only when it was run again
                 self._unreached,
                 self._samples,
                 self._confirm_all,
@@ -160,8 +167,11 @@ class Planner:
             retry = Ask(ask.arm, ask.case, ask.repeat, ask.stage, ask.attempt + 1)
             self._waiting.appendleft((retry,))
         self._tokens += observation.tokens
-        self._usd += observation.usd or 0.0
-        if observation.usd is None and self._policy.usd is not None:
+        cut_off = observation.outcome.is_cut_off
+        if observation.usd is not None:
+            self._dearest = max(self._dearest, observation.usd)
+        self._usd += self._dearest if observation.usd is None else observation.usd
+        if observation.usd is None and self._policy.usd is not None and not cut_off:
             self.stop(
                 f"nobody knows what the calls of {observation.case} cost, so the "
                 f"budget of {self._policy.usd:g} USD cannot be kept; limit tokens"
@@ -230,9 +240,22 @@ class Planner:
         return [self._pair(case, Stage.FIRST, self._arms(case)) for case in cases]
 
     def _samples(self) -> Iterable[tuple[Ask, ...]]:
+        """What a flip, or a case that is gone, rests on."""
         evidence = self._evidence()
-        cases = [e.case for e in evidence.to_sample]
-        return self._rounds(cases, Stage.SAMPLE, evidence.sample_size)
+        return self._sample(
+            [e for e in evidence.to_sample if not evidence.calm or e.gone]
+        )
+
+    def _calm_samples(self) -> Iterable[tuple[Ask, ...]]:
+        """What "nothing flipped" rests on, once what looks worse has been paid."""
+        evidence = self._evidence()
+        if find(evidence, self._change).reasons:
+            return []
+        return self._sample(evidence.to_sample)
+
+    def _sample(self, who: Iterable[CaseEvidence]) -> Iterable[tuple[Ask, ...]]:
+        cases = [e.case for e in who if not e.seen(Arm.HEAD, Stage.SAMPLE)]
+        return self._rounds(cases, Stage.SAMPLE, self._evidence().sample_size)
 
     def _confirm_all(self) -> Iterable[tuple[Ask, ...]]:
         return self._confirm(lambda evidence: evidence.suspects, 0)
@@ -247,8 +270,12 @@ class Planner:
         evidence = self._evidence()
         if find(evidence, self._change).reasons:
             return []
-        cases = [e.case for e in who(evidence)]
-        times = self._policy.confirm[index]
+        times, before = self._policy.confirm[index], sum(self._policy.confirm[:index])
+        cases = [
+            e.case
+            for e in who(evidence)
+            if len(e.seen(Arm.HEAD, Stage.CONFIRMATION)) == before
+        ]
         arms = 2 if self._base_arm else 1
         paid = (self.budget - self._asked) // (arms * times) if times else 0
         return self._rounds(cases[:paid], Stage.CONFIRMATION, times)

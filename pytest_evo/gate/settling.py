@@ -41,7 +41,7 @@ def what_settles(evidence: Evidence, effect: Effect | None) -> str:
     if unproven and not (evidence.suspects or effect.difference < 0):
         return (
             f"running {len(unproven)} of the cases again, to see whether they repeat "
-            "themselves (a larger --budget-rollouts), or saying so with "
+            "themselves (a larger budget), or saying so with "
             "@pytest.mark.evo(deterministic=True)"
         )
     room = effect.difference + max(evidence.policy.margin, evidence.policy.tolerance)

@@ -49,6 +49,7 @@ from pytest_evo.plugin.outcomes import is_subtest
 from pytest_evo.plugin.outcomes import metrics_of
 from pytest_evo.plugin.outcomes import outcome_of
 from pytest_evo.plugin.outcomes import phases_of
+from pytest_evo.plugin.outcomes import RunningUsage
 from pytest_evo.plugin.outcomes import score_of
 from pytest_evo.plugin.outcomes import Unscorable
 from pytest_evo.plugin.outcomes import usage_of
@@ -125,10 +126,12 @@ class ItemRunner:
             self._reset(item)
             if spent is not None:
                 notes = item.stash[NOTES]
-                notes.on_spend = partial(_tell_spent, spent, case, repeat, notes)
+                running = RunningUsage(notes)
+                notes.on_spend = partial(_tell_spent, spent, case, repeat, running)
             reseed(seed, case, repeat)
             emit("started", case, repeat, None)
             emit("finished", case, repeat, self._rollout(self._recorded(item, after)))
+            item.stash[NOTES].on_spend = _nobody  # a thread may be left
             if self._recorder.leaving and after is not None:
                 self.left_early = True
                 break
@@ -232,9 +235,13 @@ def _tell_spent(
     spent: Callable[[CaseId, int, Usage], None],
     case: CaseId,
     repeat: int,
-    notes: Notes,
+    running: RunningUsage,
 ) -> None:
-    spent(case, repeat, usage_of(notes))
+    spent(case, repeat, running.total())
+
+
+def _nobody() -> None:
+    """Nobody is told of what a rollout spends that is over."""
 
 
 def _duration(report: pytest.TestReport) -> float:

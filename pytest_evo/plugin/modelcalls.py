@@ -57,6 +57,8 @@ class ModelCall:
         self._usd: float | None = None
         self._free = False
         self._last: Any = None  # part of a stream
+        self.is_over = False
+        """Whether nothing about it changes any more."""
         self._told()
 
     def usage(self) -> Usage:
@@ -78,6 +80,7 @@ class ModelCall:
         # what an answer's own methods raise is no business of the test that asked
         with suppress(Exception):
             self._read(_parsed(answer))
+        self.is_over = True
         self._told()
 
     def part(self, chunk: Any) -> None:
@@ -95,6 +98,7 @@ class ModelCall:
         self._seconds = self._clock() - self._begun
         with suppress(Exception):
             self._figures(self._last)  # litellm adds them to what it gave out before
+        self.is_over = True
         self._told()
 
     def failed(self, error: BaseException) -> None:
@@ -106,6 +110,7 @@ class ModelCall:
         with suppress(Exception):
             said = str(error)
         self._error = cut(f"{type(error).__name__}: {said}", _SHOWN)
+        self.is_over = True
         self._told()
 
     def _read(self, answer: Any) -> None:

@@ -17,12 +17,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from collections.abc import Sequence
 from pathlib import Path
+from threading import Lock
 from typing import Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_evo.errors import SuiteProblem
 from pytest_evo.models import Metric
+from pytest_evo.models import NO_USAGE
 from pytest_evo.models import Outcome
 from pytest_evo.models import Phase
 from pytest_evo.models import Rollout
@@ -31,6 +34,9 @@ from pytest_evo.plugin.plain import cut
 from pytest_evo.plugin.plain import plain
 from pytest_evo.plugin.recording import Notes
 from pytest_evo.plugin.recording import SCORE
+
+if TYPE_CHECKING:
+    from pytest_evo.plugin.modelcalls import ModelCall
 
 _LONGEST_MESSAGE = 2_000
 _SCORES = {Outcome.PASSED: 1.0, Outcome.FAILED: 0.0}
@@ -154,14 +160,44 @@ def metrics_of(notes: Notes) -> tuple[Metric, ...]:
 
 def usage_of(notes: Notes) -> Usage:
     """Everything that was given with ``evo_usage`` and the calls that were counted."""
-    given = Usage(
+    return sum((call.usage() for call in list(notes.model_calls)), _given(notes))
+
+
+def _given(notes: Notes) -> Usage:
+    return Usage(
         calls=notes.calls,
         input_tokens=notes.input_tokens,
         cached_tokens=notes.cached_tokens,
         output_tokens=notes.output_tokens,
         usd=notes.usd,
     )
-    return sum((call.usage() for call in list(notes.model_calls)), given)
+
+
+class RunningUsage:
+    """What notes add up to, again and again: calls that are over are added once."""
+
+    def __init__(self, notes: Notes) -> None:
+        self._notes = notes
+        self._lock = Lock()
+        self._read = 0  # of the calls
+        self._over = NO_USAGE
+        self._open: list[ModelCall] = []
+
+    def total(self) -> Usage:
+        """The sum as it is now."""
+        with self._lock:  # tests ask models on several threads
+            fresh = self._notes.model_calls[self._read :]
+            self._read += len(fresh)
+            still = []
+            for call in (*self._open, *fresh):
+                if call.is_over:
+                    self._over += call.usage()
+                else:
+                    still.append(call)
+            self._open = still
+            return sum(
+                (call.usage() for call in still), _given(self._notes) + self._over
+            )
 
 
 def phases_of(reports: Sequence[pytest.TestReport], rootdir: Path) -> tuple[Phase, ...]:

@@ -9,8 +9,8 @@ timeout plugin, would break off a frame as well, and a torn frame looks forged.
 from __future__ import annotations
 
 import json
-import math
 import os
+import stat
 from contextlib import suppress
 from dataclasses import asdict
 from os import close  # the code under test may have others by now
@@ -24,7 +24,9 @@ from pytest_evo.models import NO_USAGE
 from pytest_evo.models import Usage
 
 NAME = ".evo-spent"
-_FLAGS = os.O_WRONLY | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
+_SAFE = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)  # no pipe, no link
+_WRITE = os.O_WRONLY | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | _SAFE
+_READ = os.O_RDONLY | _SAFE
 _MOST_BYTES = 65_536
 _LARGEST = 2**53  # of any count: beyond it, something else has written
 
@@ -42,7 +44,7 @@ class SpentNote:
             return
         text = json.dumps([case, repeat, asdict(usage)])
         with suppress(OSError):  # no room, or the test has removed its folder
-            descriptor = open_(self._path, _FLAGS, 0o600)
+            descriptor = open_(self._path, _WRITE, 0o600)
             try:
                 # the end of a longer text that was there is behind the line's end
                 pwrite(descriptor, text.encode("ascii") + b"\n", 0)
@@ -56,14 +58,22 @@ def spent_so_far(folder: Path, case: CaseId, repeat: int) -> Usage:
     The code under test can write there too: what is no sound note is none.
     """
     try:
-        with (folder / NAME).open("rb") as file:
-            line = file.read(_MOST_BYTES).partition(b"\n")[0]
-        said_case, said_repeat, said = json.loads(line)
+        said_case, said_repeat, said = json.loads(_first_line(folder / NAME))
         usage = Usage(**said)
     except (OSError, ValueError, TypeError, RecursionError):
         return NO_USAGE
     about = (said_case, said_repeat) == (case, repeat)
     return usage if about and _is_sound(usage) else NO_USAGE
+
+
+def _first_line(path: Path) -> bytes:
+    descriptor = os.open(path, _READ)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return b""
+        return os.read(descriptor, _MOST_BYTES).partition(b"\n")[0]
+    finally:
+        os.close(descriptor)
 
 
 def _is_sound(usage: Usage) -> bool:
@@ -73,7 +83,6 @@ def _is_sound(usage: Usage) -> bool:
         type(one) is int and 0 <= one <= _LARGEST
         for one in (*counts, usage.output_tokens)
     ) and all(
-        one is None
-        or (type(one) in (int, float) and math.isfinite(one) and 0 <= one <= _LARGEST)
+        one is None or (type(one) in (int, float) and 0 <= one <= _LARGEST)
         for one in sums
     )
