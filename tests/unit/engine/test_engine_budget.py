@@ -10,6 +10,7 @@ from pytest_evo.engine.budget import BudgetReached
 from pytest_evo.engine.budget import Limits
 from pytest_evo.events import DiagnosesMade
 from pytest_evo.events import ProposalMade
+from pytest_evo.events import RolloutRecorded
 from pytest_evo.models import Outcome
 from pytest_evo.models import Purpose
 from pytest_evo.models import Reach
@@ -94,6 +95,49 @@ def test_money_of_the_suite_is_asked_for_before_each_request() -> None:
     step = 8  # is not begun where it cannot be paid
     assert 200 - kept - step <= len(spent) <= 200 - kept
     assert world.events[-1] == end.stop
+
+
+def test_dear_case_that_comes_first_ends_no_baseline_that_can_be_paid() -> None:
+    def paid(request: Request, case: str, repeat: int) -> Rollout:
+        tokens = 2_000 if case.endswith("[0]") else 10
+        usage = Usage(1, tokens)
+        seen = Reach(("level",))
+        return Rollout(
+            "?", "?", case, repeat, Outcome.FAILED, 0.0, usage=usage, reach=seen
+        )
+
+    for width in (2, 20):
+        world = World(fault=paid, tokens=60_000, iterations=3, width=width)
+        assert world.run().stop.reason == "budget: iterations"
+
+
+def test_call_that_was_out_when_its_test_hung_is_taken_for_a_mean_call() -> None:
+    budget = Budget(Limits(usd=5.0), ManualClock())
+
+    def charge(outcome: Outcome, usage: Usage) -> None:
+        budget.charge(
+            RolloutRecorded(
+                candidate="c0001",
+                tree="t",
+                case="a",
+                split=None,
+                repeat=0,
+                outcome=outcome,
+                score=None,
+                seconds=1.0,
+                purpose=Purpose.CHILD,
+                usage=usage,
+            )
+        )
+
+    charge(Outcome.TIMEOUT, Usage(2, usd=None))
+    budget.ask()  # nobody has learnt a price yet
+    charge(Outcome.PASSED, Usage(4, usd=1.0))
+    assert budget.usd == 1.5
+    budget.ask()
+    charge(Outcome.PASSED, Usage(1, usd=None))
+    with pytest.raises(BudgetReached, match="nobody knows the price"):
+        budget.ask()
 
 
 def test_price_that_nobody_knows_stops_what_is_limited_by_money() -> None:

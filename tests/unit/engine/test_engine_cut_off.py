@@ -12,8 +12,10 @@ from engine_world import World
 from pytest_evo.background import in_daemon_thread
 from pytest_evo.engine.softstop import Interrupted
 from pytest_evo.errors import ProposerProblem
+from pytest_evo.errors import RunDirectoryProblem
 from pytest_evo.events import CallsLost
 from pytest_evo.events import DiagnosesMade
+from pytest_evo.events import Event
 from pytest_evo.events import ProposalMade
 from pytest_evo.events import TabKept
 from pytest_evo.models import Node
@@ -144,3 +146,18 @@ def test_tab_follows_into_threads_and_no_further() -> None:
         return tab.total()
 
     assert asyncio.run(ask()) == OUT
+
+
+class FullJournal(MemoryJournal):
+    """Has no room for what steps under way have spent."""
+
+    def _note(self, scope: str, event: Event) -> None:
+        if isinstance(event, TabKept):
+            raise RunDirectoryProblem("no room is left")
+        super()._note(scope, event)
+
+
+def test_note_that_cannot_be_written_ends_the_run_by_name() -> None:
+    world = World(FullJournal(), diagnoser=KilledReader(deaths=0), iterations=1)
+    with pytest.raises(RunDirectoryProblem, match="no room"):
+        world.run()

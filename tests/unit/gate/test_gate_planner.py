@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from pytest_evo.gate.evidence import plan_order
 from pytest_evo.gate.planner import Planner
 from pytest_evo.gate.values import Arm
 from pytest_evo.gate.values import Ask
@@ -177,6 +178,94 @@ def test_coin_that_happened_not_to_fall_is_no_exact_pass():
     decision, _ = drive(cases_of(6), world)
     assert decision.verdict is GateVerdict.INCONCLUSIVE
     assert not any(row.deterministic for row in decision.rows)
+
+
+def test_what_looks_worse_is_paid_before_samples():
+    local = [GateCase(f"local_{i}") for i in range(20)]
+    far = [GateCase(f"far_{i:02d}") for i in range(20)]
+
+    def world(ask: Ask):
+        bad = ask.arm is Arm.HEAD and ask.case in ("far_00", "far_01", "far_02")
+        outcome = FAILED if bad else Outcome.PASSED
+        return seen(ask, outcome, network=ask.case.startswith("far"))
+
+    for policy in (GatePolicy(), GatePolicy(rollouts=180)):
+        decision, planner = drive([*local, *far], world, policy)
+        assert decision.verdict is GateVerdict.REGRESSED
+        assert _stages(planner)[Stage.SAMPLE] == 0
+
+
+@pytest.mark.parametrize("lost", [1, 9])
+def test_samples_that_infrastructure_took_leave_an_exact_pass(lost):
+    def world(ask: Ask):
+        taken = ask.case == "test_003" and ask.arm is Arm.BASE and ask.repeat <= lost
+        failed = ask.stage is Stage.SAMPLE and taken
+        return seen(ask, Outcome.ERROR if failed else Outcome.PASSED)
+
+    decision, _ = drive(cases_of(20), world)
+    assert decision.reasons[0].kind is ReasonKind.EXACT
+
+
+@pytest.mark.parametrize("count", [6, 11, 30])
+def test_case_that_used_the_network_in_a_sample_is_noisy_by_itself(count):
+    victim = plan_order(cases_of(count), GatePolicy())[0].id
+
+    def world(ask: Ask):
+        network = ask.case == victim and ask.stage is Stage.SAMPLE
+        return seen(ask, network=network)
+
+    decision, _ = drive(cases_of(count), world)
+    noisy = [row.id for row in decision.rows if not row.deterministic]
+    assert noisy == [victim]
+
+
+def test_spot_checks_are_looked_at_once():
+    far = [GateCase(f"far_{i:02d}", reached=False) for i in range(20)]
+
+    def world(ask: Ask):
+        return seen(ask, surprise=ask.case.startswith("far") and ask.repeat > 0)
+
+    decision, planner = drive([*cases_of(10), *far], world)
+    assert decision.verdict is GateVerdict.PASSED
+    sampled = {o.case for o in planner.observations if o.stage is Stage.SAMPLE}
+    assert not any(case.startswith("far") for case in sampled)
+
+
+def test_late_surprise_runs_the_cases_that_were_spared():
+    cases = [
+        *cases_of(10),
+        *(GateCase(f"far_{i:02d}", reached=False) for i in range(20)),
+    ]
+    spots = {case.id for case in plan_order(cases, GatePolicy())[:5]}
+
+    def world(ask: Ask):
+        spot = ask.case in spots
+        worse = spot and ask.stage is Stage.FIRST and ask.arm is Arm.HEAD
+        late = spot and ask.stage is Stage.CONFIRMATION
+        outcome = FAILED if worse else Outcome.PASSED
+        return seen(ask, outcome, network=spot, surprise=late)
+
+    decision, planner = drive(cases, world)
+    assert len({o.case for o in planner.observations}) == 30
+    assert decision.verdict is not GateVerdict.INCOMPLETE
+
+
+@pytest.mark.parametrize("runs", [1, 3, 10])
+def test_stored_base_that_agrees_with_all_samples_passes_exactly(runs):
+    stored = Stored(n=runs, passes=runs, mean=1.0)
+    decision, _ = drive(cases_of(8, stored=stored), always(), base_arm=False)
+    assert decision.reasons[0].kind is ReasonKind.EXACT
+
+
+def test_rollout_that_hung_in_a_call_does_not_end_a_gate_with_a_money_budget():
+    def world(ask: Ask):
+        hung = ask.case == "test_002" and ask.arm is Arm.HEAD
+        outcome = Outcome.TIMEOUT if hung else Outcome.PASSED
+        return seen(ask, outcome, network=True, usd=None if hung else 0.01)
+
+    decision, planner = drive(cases_of(30), world, GatePolicy(usd=50.0))
+    assert not decision.stopped
+    assert len({o.case for o in planner.observations}) == 30
 
 
 def test_suite_that_may_not_be_sampled_says_what_would_settle_it():

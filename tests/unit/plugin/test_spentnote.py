@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict
 from dataclasses import replace
 
@@ -10,6 +11,10 @@ from hypothesis import strategies as st
 
 from pytest_evo.models import NO_USAGE
 from pytest_evo.models import Usage
+from pytest_evo.plugin.modelcalls import ModelCall
+from pytest_evo.plugin.outcomes import RunningUsage
+from pytest_evo.plugin.outcomes import usage_of
+from pytest_evo.plugin.recording import Notes
 from pytest_evo.plugin.spentnote import NAME
 from pytest_evo.plugin.spentnote import spent_so_far
 from pytest_evo.plugin.spentnote import SpentNote
@@ -42,6 +47,7 @@ def test_folder_that_a_test_removed_is_no_error(tmp_path):
         {"output_tokens": 10**40},
         {"usd": float("nan")},
         {"seconds": float("inf")},
+        {"seconds": 10**400},
         {"known_usd": -0.5},
         {"estimated_usd": "1"},
         {"more": 1},
@@ -51,6 +57,40 @@ def test_figures_that_cannot_be_are_no_note(tmp_path, wrong):
     text = json.dumps(["t.py::a", 0, {**asdict(LONG), **wrong}])
     (tmp_path / NAME).write_text(text)
     assert spent_so_far(tmp_path, "t.py::a", 0) == NO_USAGE
+
+
+@pytest.mark.parametrize("trap", [os.mkfifo, os.mkdir])
+def test_what_is_no_file_is_no_note_and_hangs_nobody(tmp_path, trap):
+    trap(tmp_path / NAME)
+    SpentNote(tmp_path)("t.py::a", 0, LONG)
+    assert spent_so_far(tmp_path, "t.py::a", 0) == NO_USAGE
+
+
+def test_link_to_a_note_is_no_note(tmp_path):
+    (tmp_path / "other").mkdir()
+    SpentNote(tmp_path / "other")("t.py::a", 0, LONG)
+    (tmp_path / NAME).symlink_to(tmp_path / "other" / NAME)
+    assert spent_so_far(tmp_path, "t.py::a", 0) == NO_USAGE
+
+
+def test_running_sum_is_the_sum_and_adds_a_call_that_is_over_once():
+    notes = Notes(calls=1, input_tokens=5)
+    running, asked = RunningUsage(notes), []
+
+    class Counted(ModelCall):
+        def usage(self):
+            asked.append(self)
+            return super().usage()
+
+    for number in range(200):
+        call = Counted(lambda data: None, {"model": "m"})
+        asked.clear()
+        notes.model_calls.append(call)
+        assert running.total().calls == number + 2
+        call.answered({"usage": {"prompt_tokens": 3, "completion_tokens": 1}})
+        running.total()
+        assert len(asked) <= 4  # also told of itself
+    assert running.total() == usage_of(notes)
 
 
 @given(data=st.binary(max_size=200))
