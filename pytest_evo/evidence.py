@@ -72,7 +72,7 @@ class EditReach:
 
 @dataclass(frozen=True, slots=True)
 class Bypass:
-    """An edit that was read by cases below 1 and moved none of them."""
+    """An edit that moved no case, and the cases that read it and failed as before."""
 
     node: CandidateId
     file: str

@@ -312,6 +312,11 @@ class Effect:
     better: tuple[CaseId, ...] = ()
     worse: tuple[CaseId, ...] = ()
 
+    @property
+    def moved(self) -> tuple[CaseId, ...]:
+        """The cases whose score changed, up or down."""
+        return self.better + self.worse
+
 
 @dataclass(frozen=True, slots=True)
 class ChangelogEntry:

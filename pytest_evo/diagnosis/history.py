@@ -109,23 +109,38 @@ def _twins(
 
 
 def _bypassed(nodes: Sequence[Node], schema: ArtifactSchema) -> list[Bypass]:
+    failing = {node.candidate.id: _failing(node) for node in nodes}
     found = []
     for node in nodes[1:]:
-        scores = {row.case: row.scores[0] for row in score_history([node])}
+        after = failing[node.candidate.id]
         for entry in node.candidate.changelog:
             effect = entry.effect
-            if effect is None or effect.better or entry.change == "deleted":
+            if effect is None or effect.moved or entry.change == "deleted":
                 continue
-            sure = [case for case in effect.cases if case not in effect.unsure]
-            failing = tuple(
+            before = failing.get(effect.base, {})
+            stuck = tuple(
                 case
-                for case in sure
-                if (score := scores.get(case)) is not None and score < 1 - EPSILON
+                for case in effect.cases
+                if case not in effect.unsure
+                and case in before
+                and case in after
+                and abs(after[case] - before[case]) <= EPSILON
             )
-            if failing:
+            if stuck:
                 kind = kind_of(schema, entry.file)
-                found.append(Bypass(node.candidate.id, entry.file, kind, failing))
+                found.append(Bypass(node.candidate.id, entry.file, kind, stuck))
     return found
+
+
+def _failing(node: Node) -> dict[CaseId, float]:
+    """Scores of the cases that never passed; partial credit alone is no failure."""
+    return {
+        row.case: score
+        for row in score_history([node])
+        if (score := row.scores[0]) is not None
+        and score < 1 - EPSILON
+        and Outcome.PASSED not in row.outcomes[0]
+    }
 
 
 def _repeated(

@@ -16,8 +16,10 @@ from pytest_evo.models import CaseId
 from pytest_evo.models import ChangelogEntry
 from pytest_evo.models import EPSILON
 from pytest_evo.models import Kind
+from pytest_evo.models import Outcome
 from pytest_evo.reports.console import count
 from pytest_evo.reports.console import Line
+from pytest_evo.reports.model import last_attempts
 from pytest_evo.reports.model import RunReport
 from pytest_evo.reports.model import scores
 from pytest_evo.reports.text import cap
@@ -34,7 +36,7 @@ _ORDER = tuple(Kind)
 class Sinking:
     """One bypassed edit.
 
-    ``cases`` are the failing cases that read the file and were moved by nothing;
+    ``cases`` read the file and failed as before, where the edit moved no case at all;
     ``readings`` are diagnoses that a later one put into class I. ``next`` is the
     candidate that was made from this one within its chain, ``moved`` the kinds of the
     files that it edited, least reliable first.
@@ -110,16 +112,30 @@ def _after(run: RunReport, record: CandidateRecorded) -> CandidateRecorded | Non
 def _unmoved(
     run: RunReport, record: CandidateRecorded, entry: ChangelogEntry
 ) -> tuple[CaseId, ...]:
-    """Cases that certainly read the file, are below 1 and were not moved by it."""
+    """Cases that certainly read the file and failed as before; none if any moved."""
     effect = entry.effect
-    if effect is None or effect.better or entry.change == "deleted":
+    if effect is None or effect.moved or entry.change == "deleted":
         return ()
-    own = scores(run, record.id)
+    before, after = _failing(run, effect.base), _failing(run, record.id)
     return tuple(
         case
         for case in effect.cases
-        if case not in effect.unsure and own.get(case, 1.0) < 1 - EPSILON
+        if case not in effect.unsure
+        and case in before
+        and case in after
+        and abs(after[case] - before[case]) <= EPSILON
     )
+
+
+def _failing(run: RunReport, candidate: CandidateId) -> dict[CaseId, float]:
+    """Scores of the cases that never passed; partial credit alone is no failure."""
+    ran, score = last_attempts(run, candidate), scores(run, candidate)
+    return {
+        case: score[case]
+        for case, rollouts in ran.items()
+        if score.get(case, 1.0) < 1 - EPSILON
+        and not any(rollout.outcome is Outcome.PASSED for rollout in rollouts)
+    }
 
 
 def _readings(run: RunReport) -> dict[tuple[CandidateId, str], list[str]]:
@@ -188,8 +204,9 @@ def tier_section(run: RunReport) -> str:
     lines = [
         "### Bypassed edits",
         "",
-        "These edits were read and the cases failed as before (class I). Kinds of "
-        "files, from least to most reliable: prose, config, script, extension.",
+        "As measured, or as a diagnosis that is named says (class I), these edits were "
+        "read and the cases failed as before. Kinds of files, from least to most "
+        "reliable: prose, config, script, extension.",
         "",
     ]
     for one in found[:SHOWN]:

@@ -259,8 +259,34 @@ def test_edit_that_was_read_and_moved_nothing_is_named_with_its_kind():
     assert bypassed("run.py", still)[0].kind is Kind.EXTENSION
     assert bypassed("p.toml", still)[0].kind is Kind.CONFIG
     assert bypassed("p.md", better) == ()
+    assert bypassed("p.md", replace(still, worse=(A,))) == ()
+    assert bypassed("p.md", replace(still, worse=(B,))) == ()
     assert bypassed("p.md", unsure) == ()
     assert bypassed("p.md", None) == ()
+
+
+def scored(name, outcome, score):
+    """A node that edited a file which its only case reads."""
+    effect = Effect("c0000", (A,), (), 0.5, 0.5)
+    made = edited(name, {}, "p.md", effect)
+    return replace(made, rollouts=(Rollout(name, name, A, 0, outcome, score),))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "stuck"),
+    [
+        ((Outcome.FAILED, 0.5), (Outcome.FAILED, 0.5), True),
+        ((Outcome.FAILED, 0.5), (Outcome.FAILED, 0.25), False),
+        ((Outcome.PASSED, 0.5), (Outcome.PASSED, 0.5), False),
+        ((Outcome.PASSED, 0.5), (Outcome.FAILED, 0.5), False),
+        ((Outcome.CRASHED, None), (Outcome.FAILED, 0.5), False),
+    ],
+)
+def test_edit_is_bypassed_by_cases_that_failed_with_the_same_score(
+    before, after, stuck
+):
+    facts = measure([scored("c0000", *before), scored("c0001", *after)])
+    assert [one.cases for one in facts.bypassed] == [(A,)] * stuck
 
 
 def test_content_that_was_there_before_is_found_in_the_chain_and_in_attempts():

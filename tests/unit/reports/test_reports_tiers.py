@@ -13,6 +13,7 @@ from report_runs import P
 from report_runs import rollout
 
 from pytest_evo.events import CandidateRecorded
+from pytest_evo.events import RolloutRecorded
 from pytest_evo.models import ChangelogEntry
 from pytest_evo.models import Diagnosis
 from pytest_evo.models import Effect
@@ -38,10 +39,15 @@ def entry(file: str, **effect) -> ChangelogEntry:
     return ChangelogEntry(file, "why", "modified", effect=Effect("c0000", **known))
 
 
+def ran(name: str, first=F, score=None) -> list[RolloutRecorded]:
+    """Rollouts of a candidate; the second case always passes."""
+    return [rollout(name, CASES[0], first, score), rollout(name, CASES[1], P)]
+
+
 def chain(*steps: tuple[ChangelogEntry, ...], **changes) -> RunReport:
     """A rejected chain, each of its candidates made from the one before."""
     records = [CandidateRecorded("c0000", None, "t", Status.START)]
-    rollouts = {}
+    rollouts = {"c0000": ran("c0000")}
     for step, changelog in enumerate(steps):
         name = f"c0001-{step}" if step else "c0001"
         base = records[-1].id
@@ -50,7 +56,7 @@ def chain(*steps: tuple[ChangelogEntry, ...], **changes) -> RunReport:
                 name, "c0000", name, Status.REJECTED, base, 1, step, changelog
             )
         )
-        rollouts[name] = [rollout(name, CASES[0], F), rollout(name, CASES[1], P)]
+        rollouts[name] = ran(name)
     values = {"candidates": tuple(records), "rollouts": rollouts, "kind": kind}
     return grown_run(**{**values, **changes})
 
@@ -90,14 +96,50 @@ def test_edit_that_rises_to_a_weaker_kind_is_told_so() -> None:
     "effect",
     [
         {"better": (ONE,)},
+        {"worse": (ONE,)},
+        {"worse": (TWO,)},
         {"unsure": (ONE,)},
         {"cases": ()},
         {"cases": (TWO,)},
     ],
-    ids=["one got better", "may not have been read", "nobody read it", "all passed"],
+    ids=[
+        "one got better",
+        "one got worse",
+        "another one got worse",
+        "may not have been read",
+        "nobody read it",
+        "all passed",
+    ],
 )
 def test_what_moved_something_or_was_not_read_is_not_bypassed(effect) -> None:
     assert sinkings(chain((entry("a.md", **effect),))) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ((P, 0.5), (P, 0.5)),
+        ((P, 0.5), (F, 0.5)),
+        ((F, 0.5), (P, 0.5)),
+        ((F, 0.5), (F, 0.25)),
+        (None, (F, 0.5)),
+    ],
+    ids=["passes", "passed before", "passes now", "fell", "not run before"],
+)
+def test_only_a_case_that_failed_with_the_same_score_before_was_not_moved(
+    before, after
+) -> None:
+    rollouts = {
+        "c0000": ran("c0000", *before) if before else [],
+        "c0001": ran("c0001", *after),
+    }
+    assert sinkings(chain((entry("a.md"),), rollouts=rollouts)) == []
+
+
+def test_case_that_fails_with_the_same_partial_credit_was_not_moved() -> None:
+    rollouts = {name: ran(name, F, 0.5) for name in ("c0000", "c0001")}
+    (found,) = sinkings(chain((entry("a.md"),), rollouts=rollouts))
+    assert found.cases == (ONE,)
 
 
 def test_deleted_file_and_one_without_effect_are_not_bypassed() -> None:
