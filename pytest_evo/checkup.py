@@ -48,11 +48,8 @@ from pytest_evo.strategies.presets import with_preset
 
 REQUIRED = ("pytest", "pytest-xdist", "pluggy", "pydantic", "junitparser", "rich")
 
-_MOUNT_PROBE = """\
-from pathlib import Path
-from pytest_evo.plugin.isolation.mount import probe
-print(probe(Path(sys.argv[1])) or "")
-"""
+_MOUNT_PROBE = "pytest_evo.plugin.isolation.mount"
+"""Tried in a process of its own, for what it does to the one that it is in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +232,7 @@ def _mounting(artifact: Path) -> Finding:
         return Finding("note", "mount", text)
     try:
         done = subprocess.run(
-            [sys.executable, "-c", _MOUNT_PROBE, str(artifact)],
+            [sys.executable, "-m", _MOUNT_PROBE, str(artifact)],
             capture_output=True,
             text=True,
             timeout=60,

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from pytest_evo.checkup import checkup
 from pytest_evo.checkup import Finding
+from pytest_evo.plugin.isolation.mount import probe
 
 KNOB = '[[file.knob]]\nkey = "k"\ntype = "int"\nlow = 1\nhigh = 3\n'
 SEARCH = f'artifact = "p"\n[[file]]\npath = "x.toml"\n{KNOB}'
@@ -41,8 +43,17 @@ def test_checkup_counts_the_knobs_that_search_turns(tmp_path):
     found = {finding.about: finding for finding in checkup(tmp_path)}
     assert found["artifact"].state == "ok"
     assert found["proposer"].text.startswith("search over 1 knob")
-    assert found["mount"].state in ("ok", "note")
     assert found["run directory"].text.endswith("(0 runs)")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="mounts need Linux")
+def test_checkup_says_what_the_kernel_says_of_mounts(project):
+    why = probe(project / "p")
+    found = look(project, SEARCH)["mount"]
+    if why is None:
+        assert (found.state, found.text.partition(":")[0]) == ("ok", "available")
+    else:
+        assert found == Finding("note", "mount", f"not available: {why}")
 
 
 def test_checkup_finds_a_run_directory_that_cannot_be(tmp_path):
