@@ -386,4 +386,4 @@ def _listed(folder: str) -> list[str]:
 
 
 if __name__ == "__main__":  # pytest-evo doctor: why it cannot be, nothing if it can
-    print(probe(Path(sys.argv[1])) or "")
+    print(probe(Path(sys.argv[1])) or "")  # noqa: T201
