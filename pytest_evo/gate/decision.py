@@ -340,6 +340,12 @@ def _within_margin(
     if waiting:
         text = f"no budget was left to run suspected cases again: {some(waiting)}"
         return GateVerdict.INCONCLUSIVE, (Reason(ReasonKind.BUDGET, text, waiting),)
+    if not any(e.case.reached for e in evidence.counted) and not evidence.saving_off:
+        text = (
+            "no case reaches anything that changed, and "
+            f"{count(evidence.measured, 'spot check')} found nothing else"
+        )
+        return GateVerdict.PASSED, (Reason(ReasonKind.NOTHING, text),)
     span = (
         f"{overall.difference:+.3f}, {policy.confidence:.0%} interval "
         f"{overall.low:+.3f} to {overall.high:+.3f}"

@@ -29,6 +29,9 @@ CALM_REPEATS = ((5, 4), (10, 3), (20, 2))
 where none did. The fewer cases there are, the less give one another away."""
 
 
+_ALL = "; so every case is run"
+
+
 class Evidence:
     """Every case with what was seen of it so far, under one policy.
 
@@ -57,11 +60,11 @@ class Evidence:
                 continue
             name = evidence.case.id
             if any(o.surprise for o in evidence.all):
-                return f"{name} opened a changed file, and was not known to"
+                return f"{name} opened a changed file, and was not known to{_ALL}"
             first = evidence.first
             repeats = evidence.case.deterministic is not False and evidence.local
             if repeats and first is not None and first.fell(self.policy.flip_drop):
-                return f"{name} came out worse, and opens no changed file"
+                return f"{name} came out worse, and opens no changed file{_ALL}"
         return ""
 
     @cached_property
@@ -74,6 +77,20 @@ class Evidence:
             and not e.not_compared
             and not (self.policy.accept_removed and e.gone)
             and (e.case.reached or e.all or self.saving_off)
+        )
+
+    @cached_property
+    def spared(self) -> tuple[CaseEvidence, ...]:
+        """Cases that count and were not run, because they reach nothing that changed.
+
+        They are unchanged, and all means and shares are of them too.
+        """
+        counted = set(self.counted)
+        return tuple(
+            e
+            for e in self.order
+            if not e.case.reached and not e.all and e not in counted
+            if counts(e.case, self.policy) and not e.not_compared
         )
 
     @cached_property

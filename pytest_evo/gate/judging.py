@@ -109,7 +109,7 @@ def judge_suspects(evidence: Evidence) -> SuspectTest:
     if stored:
         return SuspectTest(by_case=by_case, together=False)
     moves = {e.case.id: _mean_difference(rounds[e.case.id]) for e in suspects}
-    weight = fsum(e.case.weight for e in evidence.measured)
+    weight = fsum(e.case.weight for e in (*evidence.measured, *evidence.spared))
     loss = fsum(e.case.weight * moves[e.case.id] for e in suspects)
     return SuspectTest(
         p=_all_together(evidence, rounds),
@@ -172,18 +172,27 @@ class _Point:
 def overall(evidence: Evidence) -> Effect | None:
     """The effect over everything that counts; None where nothing was measured."""
     points = [_point(evidence, e) for e in evidence.measured]
-    return _effect(evidence, Scope.OVERALL, "", points) if points else None
+    if not points:
+        return None
+    return _effect(
+        evidence, Scope.OVERALL, "", [*points, *_unchanged(points, evidence.spared)]
+    )
 
 
 def by_group(evidence: Evidence) -> list[Effect]:
     """One effect for each group that is not everything."""
     names = sorted({e.case.group for e in evidence.measured if e.case.group})
+    groups = {e.case.group for e in (*evidence.measured, *evidence.spared)}
+    if len(groups) < 2:
+        return []
     found = []
     for name in names:
-        inside = [e for e in evidence.measured if e.case.group == name]
-        if len(inside) < len(evidence.measured):
-            points = [_point(evidence, e) for e in inside]
-            found.append(_effect(evidence, Scope.GROUP, name, points))
+        points = [
+            _point(evidence, e) for e in evidence.measured if e.case.group == name
+        ]
+        spared = [e for e in evidence.spared if e.case.group == name]
+        points += _unchanged(points, spared)
+        found.append(_effect(evidence, Scope.GROUP, name, points))
     return found
 
 
@@ -229,6 +238,20 @@ def _point(evidence: Evidence, e: CaseEvidence) -> _Point:
         exact,
         len(pairs),
     )
+
+
+def _unchanged(
+    points: Sequence[_Point], spared: Sequence[CaseEvidence]
+) -> list[_Point]:
+    """Cases that were not run: what is stored of them, or the mean of the others."""
+    total = fsum(point.weight for point in points) or 1.0
+    mean = fsum(point.weight * point.base for point in points) / total
+    found = []
+    for e in spared:
+        stored = e.case.stored
+        known = mean if stored is None else stored.mean
+        found.append(_Point(known, known, e.case.weight, exact=True, rollouts=0))
+    return found
 
 
 def _metric_means(e: CaseEvidence, arm: Arm, audit: set[str]) -> dict[str, float]:

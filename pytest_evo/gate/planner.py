@@ -286,6 +286,8 @@ class Planner:
         effect = found.overall
         if found.reasons or effect is None or self._policy.keeps_margin(effect.low):
             return []
+        if not any(e.case.reached for e in evidence.counted):
+            return []  # spot checks are no sample to measure a mean with
         cases = [e.case for e in evidence.noisy]
         cost = sum(len(self._arms(case)) for case in cases)
         left = (self.budget - self._asked) // cost if cost else 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from collections.abc import Mapping
+from dataclasses import replace
 from math import fsum
 
 from pytest_evo.gate.caseevidence import CaseEvidence
@@ -52,7 +53,8 @@ def make_rows(
             status = CaseStatus.SUSPECT
         else:
             status = _plain_status(evidence, e)
-        rows.append(_row(evidence, e, status, tests.get(name)))
+        row = _row(evidence, e, status, tests.get(name))
+        rows.append(replace(row, status=_as_shown(row)))
     rows.sort(key=lambda row: (_RANK[row.status], row.difference or 0.0, row.id))
     return tuple(rows)
 
@@ -79,10 +81,20 @@ def _plain_status(evidence: Evidence, e: CaseEvidence) -> CaseStatus:
         return CaseStatus.SKIPPED  # accepted
     if head.passed and not base.passed:
         return CaseStatus.FIXED
-    moved = head.score - base.score
+    return CaseStatus.SAME if head.passed else CaseStatus.FAILING
+
+
+def _as_shown(row: CaseRow) -> CaseStatus:
+    """The status of a case that nothing is said of, by the figures beside it."""
+    if row.status not in (CaseStatus.SAME, CaseStatus.FAILING, CaseStatus.FIXED):
+        return row.status
+    moved = row.difference or 0.0
+    if moved > EPSILON and row.status is CaseStatus.FIXED:
+        return CaseStatus.FIXED
     if abs(moved) > EPSILON:
         return CaseStatus.HIGHER if moved > 0 else CaseStatus.LOWER
-    return CaseStatus.SAME if head.passed else CaseStatus.FAILING
+    passed = row.head_n > 0 and 2 * row.head_passes >= row.head_n
+    return CaseStatus.SAME if passed else CaseStatus.FAILING
 
 
 def _row(

@@ -7,9 +7,12 @@ from math import sqrt
 
 from pytest_evo.gate import judging
 from pytest_evo.gate import statistics
+from pytest_evo.gate.caseevidence import CaseEvidence
 from pytest_evo.gate.evidence import Evidence
+from pytest_evo.gate.values import Arm
 from pytest_evo.gate.values import Effect
 
+_RUNS = 10  # stored runs that can convict a single case
 _MANY = 30  # further runs of each case, beyond which nobody should be sent
 
 
@@ -33,6 +36,12 @@ def could_settle(evidence: Evidence, effect: Effect, rounds: int) -> bool:
     return statistics.normal_quantile(1 - effect.p) * sqrt(grown) >= needed
 
 
+def _needs_a_better_base(e: CaseEvidence) -> bool:
+    """Whether a few stored runs stand for the base of a suspect."""
+    stored = e.case.stored
+    return stored is not None and stored.n < _RUNS and not e.seen(Arm.BASE)
+
+
 def what_settles(evidence: Evidence, effect: Effect | None) -> str:
     """One sentence for a report; empty where nothing was measured."""
     if effect is None:
@@ -43,6 +52,12 @@ def what_settles(evidence: Evidence, effect: Effect | None) -> str:
             f"running {len(unproven)} of the cases again, to see whether they repeat "
             "themselves (a larger budget), or saying so with "
             "@pytest.mark.evo(deterministic=True)"
+        )
+    if any(_needs_a_better_base(e) for e in evidence.suspects):
+        return (
+            "a baseline of more runs (pytest --evo-baseline-update --evo-repeats=10), "
+            "or the base itself beside the head (pytest --evo-gate=git:REF): a few "
+            "stored runs cannot tell a loss of single cases from chance"
         )
     room = effect.difference + max(evidence.policy.margin, evidence.policy.tolerance)
     if room <= 0:

@@ -28,7 +28,7 @@ def is_gone(e: CaseEvidence) -> bool:
 
 def share_of(evidence: Evidence, some_cases: Sequence[CaseEvidence]) -> float:
     """Their share of the weight of all cases that count."""
-    total = fsum(e.case.weight for e in evidence.counted)
+    total = fsum(e.case.weight for e in (*evidence.counted, *evidence.spared))
     return fsum(e.case.weight for e in some_cases) / total if total else 0.0
 
 

@@ -286,7 +286,7 @@ class CaseStatus(StrEnum):
     SKIPPED = "skipped now"
     UNCOLLECTED = "cannot be collected"
     TOLERATED = "worse, tolerated"  # flipped or confirmed, within the tolerance
-    SUSPECT = "worse, not confirmed"
+    SUSPECT = "worse at first"  # and not confirmed
     LOWER = "lower"
     ERROR = "not measured"
     NOT_RUN = "not run"

@@ -11,6 +11,7 @@ from pytest_evo.gate.values import CaseStatus
 from pytest_evo.gate.values import GateDecision
 from pytest_evo.gate.values import GateVerdict
 from pytest_evo.gate.values import LimitCheck
+from pytest_evo.models import EPSILON
 from pytest_evo.reports.console import count
 
 HEADLINES: Mapping[GateVerdict, str] = {
@@ -61,11 +62,24 @@ def effect_text(decision: GateDecision, confidence: float) -> str:
     effect = decision.overall
     if effect is None:
         return ""
+    moves = [
+        row.difference
+        for row in decision.rows
+        if row.difference is not None and row.status not in _ASIDE
+    ]
+    spared = sum(row.status is CaseStatus.UNREACHED for row in decision.rows)
     return (
         f"{effect.base:.3f} -> {effect.head:.3f} ({effect.difference:+.3f}, "
         f"{confidence:.0%} interval {effect.low:+.3f} to {effect.high:+.3f}) on "
-        f"{effect.cases} cases: {effect.worse} worse, {effect.better} better"
+        f"{count(effect.cases, 'case')}"
+        + (f" ({spared} of them not run, as before)" if spared else "")
+        + f": {sum(move < -EPSILON for move in moves)} worse, "
+        f"{sum(move > EPSILON for move in moves)} better"
     )
+
+
+_ASIDE = frozenset({CaseStatus.QUARANTINED, CaseStatus.ADDED, CaseStatus.NOT_COMPARED})
+"""Cases that are shown and not counted."""
 
 
 def runs_text(row: CaseRow) -> str:

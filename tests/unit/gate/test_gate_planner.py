@@ -712,3 +712,76 @@ def test_budget_of_money_stops_where_nobody_knows_a_price():
     assert "nobody knows" in decision.stopped
     assert len(planner.observations) < 20
     assert decision.verdict is GateVerdict.INCOMPLETE
+
+
+# -- cases that are spared count as unchanged ----------------------------------------
+
+
+def _spared(**more: object) -> list[GateCase]:
+    stored = Stored(n=3, passes=3, mean=1.0, deterministic=True)
+    spared = (
+        GateCase(f"far_{i:02d}", reached=False, stored=stored, **more)
+        for i in range(30)
+    )
+    return [*cases_of(10, stored=stored, **more), *spared]
+
+
+def test_tolerance_is_a_share_of_all_cases_and_not_of_those_that_run():
+    world = always(head={f"test_{i:03d}": FAILED for i in range(8)})
+    policy = GatePolicy(tolerance=0.2)
+    decision, planner = drive(_spared(), world, policy, base_arm=False)
+    assert decision.verdict is GateVerdict.PASSED, decision.reasons
+    assert decision.overall is not None
+    assert decision.overall.cases == 40
+    assert decision.overall.difference == pytest.approx(-8 / 40)
+    assert decision.overall.base == 1.0
+    stricter = replace(policy, tolerance=0.19)
+    assert drive(_spared(), world, stricter, base_arm=False)[0].verdict is (
+        GateVerdict.REGRESSED
+    )
+    assert {o.case for o in planner.observations if o.case.startswith("far")}
+
+
+def test_unchanged_artifact_passes_when_spot_checks_find_nothing():
+    stored = Stored(n=3, passes=2, mean=2 / 3, variance=1 / 3)
+    cases = [GateCase(f"far_{i:02d}", reached=False, stored=stored) for i in range(40)]
+    world = chances(lambda c: 0.7, lambda c: 0.7, 3, network=True)
+    decision, planner = drive(cases, world, base_arm=False)
+    assert decision.verdict is GateVerdict.PASSED
+    assert decision.reasons[0].kind is ReasonKind.NOTHING
+    assert "5 spot checks" in decision.reasons[0].text
+    assert _stages(planner)[Stage.MORE] == 0
+
+
+def test_group_of_spared_cases_leaves_the_others_their_own_mean():
+    cases = [replace(c, group="far" if not c.reached else "near") for c in _spared()]
+    world = always(head={f"test_{i:03d}": FAILED for i in range(8)})
+    decision, _ = drive(cases, world, base_arm=False)
+    groups = {effect.name: effect for effect in decision.effects if effect.name}
+    assert groups["near"].difference == pytest.approx(-0.8)
+    assert groups["far"].cases == 30
+    assert groups["far"].difference == 0
+
+
+def test_few_stored_runs_that_convict_nobody_are_named_as_the_way_out():
+    stored = Stored(n=3, passes=3, mean=1.0)
+    world = always(head={f"test_{i:03d}": FAILED for i in range(4)}, network=True)
+    decision, _ = drive(cases_of(40, stored=stored), world, base_arm=False)
+    assert decision.verdict is GateVerdict.INCONCLUSIVE
+    assert "--evo-repeats=10" in decision.settle
+    assert "git:REF" in decision.settle
+    many = replace(stored, n=10, passes=10)
+    decision, _ = drive(cases_of(40, stored=many), world, base_arm=False)
+    assert decision.verdict is GateVerdict.REGRESSED
+
+
+def test_labels_of_rows_say_what_their_figures_say():
+    world = chances(lambda c: 0.6, lambda c: 0.6, 5, network=True)
+    decision, _ = drive(cases_of(30), world)
+    for row in decision.rows:
+        if row.status in (CaseStatus.HIGHER, CaseStatus.FIXED):
+            assert row.head > row.base
+        if row.status is CaseStatus.LOWER:
+            assert row.head < row.base
+        if row.status in (CaseStatus.SAME, CaseStatus.FAILING):
+            assert row.head == row.base
