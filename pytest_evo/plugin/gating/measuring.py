@@ -146,8 +146,7 @@ class Measurement:
                 done, open_requests = await asyncio.wait(
                     open_requests, return_when=asyncio.FIRST_COMPLETED
                 )
-                for task in done:
-                    task.result()
+                await asyncio.gather(*done)  # hears of all that failed at once
         finally:
             for task in open_requests:
                 task.cancel()
