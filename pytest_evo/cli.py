@@ -35,7 +35,6 @@ from pytest_evo.cli_text import write_json
 from pytest_evo.errors import EvoError
 from pytest_evo.errors import UsageProblem
 from pytest_evo.models import CandidateId
-from pytest_evo.models import START
 from pytest_evo.project import find_rootdir
 from pytest_evo.project import guess_artifact
 from pytest_evo.project import init_project
@@ -53,7 +52,7 @@ from pytest_evo.reports.ending import cost_lines
 from pytest_evo.reports.ending import diff_lines
 from pytest_evo.reports.ending import lineage
 from pytest_evo.reports.ending import next_lines
-from pytest_evo.reports.ending import short_claim
+from pytest_evo.reports.ending import short_result
 from pytest_evo.reports.ending import stop_lines
 from pytest_evo.reports.ending import table_lines
 from pytest_evo.reports.ending import warning_lines
@@ -203,8 +202,6 @@ def _run_row(root: Path, run: str) -> dict[str, object]:
     except UsageProblem as problem:
         return {"id": run, "state": "damaged", "text": str(problem)}
     state = "complete" if report.complete else "stopped" if report.stop else "open"
-    final = report.final
-    claim = short_claim(final.claim) if final and report.winner != START else "no gain"
     return {
         "id": run,
         "state": state,
@@ -213,9 +210,9 @@ def _run_row(root: Path, run: str) -> dict[str, object]:
         "iterations": len(report.iterations),
         "rollouts": sum(report.spent.values()),
         "candidates": len(report.candidates),
-        "winner": report.winner,
+        "winner": report.winner if report.has_start else None,
         "text": f"{report.artifact}, {count(len(report.iterations), 'iteration')}, "
-        f"{count(sum(report.spent.values()), 'rollout')}, {report.winner}: {claim}",
+        f"{count(sum(report.spent.values()), 'rollout')}, {short_result(report)}",
     }
 
 
@@ -248,6 +245,8 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _iterations(run: RunReport, limit: int) -> list[Line]:
+    if not run.iterations:
+        return []
     left = len(run.iterations) - limit
     lines = [Line("iterations:", "bold")]
     if left > 0:

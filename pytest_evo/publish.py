@@ -156,8 +156,15 @@ def tree_of(view: RunView, candidate: CandidateId) -> Tree:
     """The files of a candidate.
 
     Raises:
-        RunDirectoryProblem: there is no such candidate, or its files are lost.
+        RunDirectoryProblem: there is no such candidate, the baseline is not complete,
+            or its files are lost.
     """
+    if START not in view.candidates:
+        raise RunDirectoryProblem(
+            f"the baseline of run {view.info.id} is not complete, so it has no "
+            "candidate yet. Go on with it: pytest --evolve --evo-resume="
+            f"{view.info.id}"
+        )
     if candidate not in view.candidates:
         raise RunDirectoryProblem(
             f"run {view.info.id} has no candidate {candidate!r}. To see those it has, "

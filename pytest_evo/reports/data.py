@@ -20,7 +20,7 @@ def run_data(run: RunReport) -> dict[str, object]:
         "objective": run.objective,
         "seed": run.seed,
         "complete": run.complete,
-        "winner": run.winner,
+        "winner": run.winner if run.has_start else None,
         "claim": None if final is None else asdict(final.claim),
         "cases": {case.id: case.split for case in run.cases},
         "left_out": dict(run.left_out),

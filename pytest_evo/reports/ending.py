@@ -24,6 +24,7 @@ from pytest_evo.reports.text import visible
 SHOWN_CANDIDATES = 8
 SHOWN_CASES = 10
 SHOWN_DIFF_LINES = 60
+NO_BASELINE = "the baseline is not complete"
 
 
 def result_lines(
@@ -54,6 +55,8 @@ def result_lines(
 def table_lines(run: RunReport, limit: int = SHOWN_CANDIDATES) -> list[Line]:
     """The best candidates, aligned; the start is always among them."""
     found = standings(run)
+    if not found:
+        return []
     shown = found[:limit]
     if not any(one.record.id == START for one in shown):
         shown = shown[: limit - 1] + [one for one in found if one.record.id == START]
@@ -120,6 +123,17 @@ def is_gain(claim: Claim) -> bool:
     return claim.difference > 0 if claim.in_sample else claim.low > 0
 
 
+def short_result(run: RunReport) -> str:
+    """What became of a run, for a list of runs."""
+    if not run.has_start:
+        return f"{NO_BASELINE}; go on: pytest --evolve --evo-resume={run.id}"
+    if run.winner == START:
+        return f"{run.winner}: no gain" + ("" if run.complete else " so far")
+    if run.final is None:
+        return f"{run.winner}: not measured"
+    return f"{run.winner}: {short_claim(run.final.claim)}"
+
+
 def short_claim(claim: Claim) -> str:
     """The claim for a list of runs."""
     label = ", in-sample" if claim.in_sample else ""
@@ -131,6 +145,8 @@ def short_claim(claim: Claim) -> str:
 
 def claim_lines(run: RunReport) -> list[Line]:
     """Start against winner, or why there is no such figure."""
+    if not run.has_start:
+        return [Line(f"{NO_BASELINE}: nothing was compared yet", "yellow")]
     if run.winner == START:
         return [Line("no better candidate was found: the start stays", "yellow")]
     if run.final is None:

@@ -85,6 +85,11 @@ class RunReport:
         return winner_of(self.final, self.stop, self.iterations)
 
     @property
+    def has_start(self) -> bool:
+        """Whether the baseline is complete; before that there is no candidate."""
+        return any(record.id == START for record in self.candidates)
+
+    @property
     def complete(self) -> bool:
         """Whether the run ended by itself and nothing is left to resume."""
         return self.stop is not None and self.stop.complete

@@ -52,7 +52,9 @@ def summary_markdown(run: RunReport, run_argument: str = "last") -> str:
 
 
 def _title(run: RunReport) -> str:
-    if run.winner == START:
+    if not run.has_start:
+        title = f"## pytest-evo: the baseline of {code(run.artifact)} is not complete"
+    elif run.winner == START:
         title = f"## pytest-evo: nothing better than {code(run.artifact)} was found"
     else:
         title = f"## pytest-evo: a better {code(run.artifact)}"
@@ -61,6 +63,8 @@ def _title(run: RunReport) -> str:
 
 
 def _claim(run: RunReport) -> str:
+    if not run.has_start:
+        return "Nothing was compared yet: the start is not fully measured."
     if run.winner == START:
         return "No candidate beat the start; the artifact stays as it is."
     if run.final is None:
@@ -130,6 +134,8 @@ def _changes(run: RunReport) -> str:
 
 def _table(run: RunReport) -> str:
     found = standings(run)
+    if not found:
+        return ""
     head = "| candidate | parent | status | train | val | gain | test | rollouts |"
     rule = "| --- | --- | --- | ---: | ---: | ---: | ---: | ---: |"
     rows = [_row(run, one) for one in found[:SHOWN_CANDIDATES]]

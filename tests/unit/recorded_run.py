@@ -61,20 +61,7 @@ def record_run(
     now: datetime = NOW,
 ) -> Path:
     """A run with a winner and a rejected child; the start stays in the project."""
-    artifact = project / "prompts"
-    if not artifact.exists():
-        write_files(artifact, FILES["c0000"])
-    root = project / ".evo"
-    new = NewRun(
-        project=identify(project, root),
-        package_version="0.1.0",
-        seed=3,
-        settings={"objective": "Be nice.", **(settings or {})},
-        artifact="prompts",
-        python="3.11.0",
-        pytest="9.0.0",
-    )
-    run = create(root, new, now, Random(now.second))
+    run = _new_run(project, settings, now)
     trees = {
         name: _tree(run, project / ".drafts" / run.id / name, files)
         for name, files in FILES.items()
@@ -122,6 +109,35 @@ def record_run(
     journal.append(*events)
     journal.close()
     return run.path
+
+
+def record_baseline(project: Path) -> Path:
+    """A run that was stopped in its baseline: one rollout is noted, nothing closed."""
+    run = _new_run(project, None, NOW)
+    tree = _tree(run, project / ".drafts" / run.id, FILES["c0000"])
+    journal = FileJournal(run.path, RunClock(0.0))
+    details = RolloutFiles(run.path)
+    scope = journal.open("baseline")
+    scope.note(_rollout(details, "c0000", tree, CASES[0], True, "boom"))
+    journal.close()
+    return run.path
+
+
+def _new_run(project: Path, settings: dict[str, object] | None, now: datetime):
+    artifact = project / "prompts"
+    if not artifact.exists():
+        write_files(artifact, FILES["c0000"])
+    root = project / ".evo"
+    new = NewRun(
+        project=identify(project, root),
+        package_version="0.1.0",
+        seed=3,
+        settings={"objective": "Be nice.", **(settings or {})},
+        artifact="prompts",
+        python="3.11.0",
+        pytest="9.0.0",
+    )
+    return create(root, new, now, Random(now.second))
 
 
 def _tree(run, draft: Path, files: dict[str, str]) -> str:

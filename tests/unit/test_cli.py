@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from recorded_run import FILES
 from recorded_run import NOW
+from recorded_run import record_baseline
 from recorded_run import record_run
 
 import pytest_evo
@@ -42,6 +43,7 @@ def test_runs_lists_them_oldest_first(project, capsys):
         [first.name, "open"],
         [second.name, "complete"],
     ]
+    assert lines[0].endswith("c0001: not measured")
     assert lines[1].endswith("c0001: 0.000 -> 1.000 on test (+1.000)")
     assert max(map(len, lines)) <= 110
 
@@ -124,6 +126,40 @@ def test_show_escapes_what_candidates_wrote(project, capsys):
     out = capsys.readouterr().out
     assert "\x1b" not in out
     assert "\\x1b]0;owned" in out
+
+
+def test_run_that_was_stopped_in_its_baseline_is_no_result(project, capsys):
+    run = record_baseline(project).name
+    resume = f"pytest --evolve --evo-resume={run}"
+    assert main(["runs"]) == 0
+    assert f"the baseline is not complete; go on: {resume}" in capsys.readouterr().out
+    assert main(["show", run]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert "the baseline is not complete: nothing was compared yet" in shown
+    assert f"next: {resume}" in shown
+    assert "candidate  parent" not in "\n".join(shown)
+    assert main(["show", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["winner"] is None
+    assert main(["report"]) == 0
+    summary = (project / "evo-reports/summary.md").read_text()
+    assert "the baseline of `prompts` is not complete" in summary
+    assert "pytest --evolve --evo-resume=last" in summary
+    for word in ("nothing better", "No candidate", "Candidates"):
+        assert word not in summary
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["apply"], ["apply", "c0001"], ["diff"], ["export", "last", "c0001", "out"]],
+    ids=" ".join,
+)
+def test_run_that_was_stopped_in_its_baseline_has_no_candidates(
+    project, capsys, command
+):
+    run = record_baseline(project).name
+    told = refusal(capsys, *command)
+    assert "is not complete" in told
+    assert f"pytest --evolve --evo-resume={run}" in told
 
 
 def test_diff_is_a_patch_that_git_applies(project, capfdbinary):
