@@ -20,6 +20,7 @@ from pytest_evo.plugin.options import add_options
 from pytest_evo.plugin.options import asks_for_more
 from pytest_evo.plugin.options import idle_options
 from pytest_evo.plugin.options import is_active
+from pytest_evo.plugin.options import looks_misspelt
 from pytest_evo.plugin.options import option_overrides
 
 __all__ = [
@@ -59,18 +60,24 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_load_initial_conftests(
-    early_config: pytest.Config,
+    early_config: pytest.Config, parser: pytest.Parser, args: list[str]
 ) -> Generator[None, Any, Any]:
     """Note what the first conftest files read of the artifact, in workers too.
 
     pytest-cov is told to measure nothing before it overwrites what plain runs measured.
+    With every option known, hints are made for those that do not exist.
     """
     if asks_for_more(early_config.known_args_namespace):
         from pytest_evo.plugin.isolation.reach import recorder
 
         recorder().listen()
         early_config.known_args_namespace.no_cov = True
-    return (yield)
+    result = yield
+    if looks_misspelt(args):
+        from pytest_evo.plugin.misspelt import add_hints
+
+        add_hints(parser, args)
+    return result
 
 
 @pytest.hookimpl(wrapper=True)

@@ -6,6 +6,7 @@ import argparse
 import math
 import re
 from collections.abc import Callable
+from collections.abc import Sequence
 
 import pytest
 
@@ -167,14 +168,25 @@ def _destination(option: str) -> str:
     return option.lstrip("-").replace("-", "_")
 
 
-_DESTINATIONS: tuple[str, ...] = tuple(
-    _destination(option)
-    for option in (
-        *(flag for flag, _ in _FLAGS if flag != "--evolve"),
-        *(value[0] for value in _VALUES),
-        *(choice[0] for choice in _CHOICES),
-    )
+OPTIONS: tuple[str, ...] = (
+    *(flag[0] for flag in _FLAGS),
+    *(value[0] for value in _VALUES),
+    *(choice[0] for choice in _CHOICES),
 )
+"""All options; each but ``--evolve`` is a setting's."""
+
+_DESTINATIONS = tuple(_destination(name) for name in OPTIONS if name != "--evolve")
+
+
+def looks_misspelt(arguments: Sequence[str]) -> bool:
+    """Whether there may be an option that was meant for pytest-evo and does not exist.
+
+    It may also be another plugin's, or a value.
+    """
+    return any(
+        text.startswith(("--evo", "--budget")) and text.partition("=")[0] not in OPTIONS
+        for text in arguments
+    )
 
 
 def option_overrides(config: pytest.Config) -> dict[str, object]:
