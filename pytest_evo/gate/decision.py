@@ -215,12 +215,14 @@ def _together(evidence: Evidence, suspects: judging.SuspectTest) -> list[Reason]
     level = policy.alpha * judging.SHARE_SUSPECTS
     large = policy.is_loss(suspects.loss)
     # the exchange of base and head asks for any loss at all
-    apt = suspects.together and policy.tolerance == 0
+    apt = policy.tolerance == 0
     if apt and suspects.p <= level and large:
         names = tuple(e.case.id for e in evidence.still_suspect)
+        stored = all(e.case.stored is not None for e in evidence.still_suspect)
+        sides = "against what is stored" if stored else "on both sides"
         text = (
             f"what fell at first ({count(evidence.suspects, 'case')}) was run again "
-            f"on both sides: the head scored {points(-suspects.mean)} lower there "
+            f"{sides}: the head scored {points(-suspects.mean)} lower there "
             f"(p = {suspects.p:.2g})"
         )
         reasons.append(Reason(ReasonKind.SUSPECTS, text, names))

@@ -81,7 +81,6 @@ class SuspectTest:
     loss: float = 0.0  # of the suspects, as a share of the weight of all cases
     mean: float = 0.0  # head minus base over the suspects
     by_case: tuple[tuple[CaseId, float, float], ...] = ()  # p, p after Holm
-    together: bool = True  # False: stored counts cannot carry the test together
 
 
 def judge_suspects(evidence: Evidence) -> SuspectTest:
@@ -90,7 +89,8 @@ def judge_suspects(evidence: Evidence) -> SuspectTest:
     Together: a stratified exchange test for each round, joined by the inverse normal;
     the second round looks only at who was still worse after the first. The weights are
     the planned sizes. One by one: both rounds pooled, Holm over all suspects. A case
-    that left after the first round has p = 1, which can only lose power.
+    that left after the first round has p = 1, which can only lose power. Where stored
+    counts stand for the base: whether several cases are worse by themselves.
     """
     suspects = evidence.suspects
     if not suspects:
@@ -106,13 +106,13 @@ def judge_suspects(evidence: Evidence) -> SuspectTest:
             suspects, ones, statistics.holm(ones, family), strict=True
         )
     )
-    if stored:
-        return SuspectTest(by_case=by_case, together=False)
     moves = {e.case.id: _mean_difference(rounds[e.case.id]) for e in suspects}
     weight = fsum(e.case.weight for e in (*evidence.measured, *evidence.spared))
     loss = fsum(e.case.weight * moves[e.case.id] for e in suspects)
     return SuspectTest(
-        p=_all_together(evidence, rounds),
+        p=statistics.several_small(ones, family)
+        if stored  # whose counts were seen before: they cannot be exchanged
+        else _all_together(evidence, rounds),
         loss=loss / weight if weight else 0.0,
         mean=fsum(moves.values()) / len(moves),
         by_case=by_case,

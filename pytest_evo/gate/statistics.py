@@ -23,6 +23,7 @@ DRAWS = 10_000
 ENOUGH = 50  # draws as extreme as what was seen, after which p is known well enough
 _ENUMERATED = 16  # pairs up to which all 2 ** n signs are looked at
 _BETS = (0.25, 0.5, 0.75)  # shares of the money on every next bet
+_MOST_SMALL = 20  # of the smallest p-values that are looked at together
 _NORMAL = NormalDist()
 
 Stratum: TypeAlias = tuple[Sequence[float], Sequence[float]]
@@ -247,6 +248,19 @@ def holm(ps: Sequence[float], family: int | None = None) -> list[float]:
     )
     adjusted = dict(zip(order, raised, strict=True))
     return [adjusted[index] for index in range(len(ps))]
+
+
+def several_small(ps: Iterable[float], family: int) -> float:
+    """A p-value for having as many small ones among ``family`` independent p-values.
+
+    For each k, how likely the k-th smallest is as small by chance (a binomial tail, as
+    in the statistic of Berk and Jones, 1979); the least of those, times how many were
+    looked at (Bonferroni). Those that are not given count as 1.
+    """
+    ordered = sorted(ps)[:_MOST_SMALL]
+    looks = min(family, _MOST_SMALL)
+    tails = (binomial_tail(k, family, p) for k, p in enumerate(ordered, start=1))
+    return min(1.0, looks * min(tails, default=1.0))
 
 
 def combine(parts: Sequence[tuple[float, float]]) -> float:

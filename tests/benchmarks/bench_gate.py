@@ -28,6 +28,7 @@ from pytest_evo.gate.values import GateCase
 from pytest_evo.gate.values import GatePolicy
 from pytest_evo.gate.values import GateVerdict
 from pytest_evo.gate.values import Observation
+from pytest_evo.gate.values import Stored
 from pytest_evo.models import Outcome
 
 Chances = Mapping[str, tuple[float, float]]  # of passing: base, head
@@ -63,6 +64,14 @@ def losing(
     }
 
 
+def stored_counts(chance: float, runs: int, rng: random.Random) -> Stored:
+    """What a baseline of so many runs knows of a case."""
+    passes = sum(rng.random() < chance for _ in range(runs))
+    mean = passes / runs
+    variance = mean * (1 - mean) * runs / (runs - 1) if runs > 1 else 0.0
+    return Stored(n=runs, passes=passes, mean=mean, variance=variance)
+
+
 def drive(
     chances: Chances,
     policy: GatePolicy,
@@ -70,10 +79,21 @@ def drive(
     *,
     deterministic: bool | None = None,
     network: bool = True,
+    stored: int = 0,
 ) -> Trial:
-    """One gate run; rollouts come back in random order."""
-    cases = [GateCase(name, deterministic=deterministic) for name in chances]
-    planner = Planner(cases, policy)
+    """One gate run; rollouts come back in random order.
+
+    With ``stored`` runs of each case a baseline file stands for the base.
+    """
+    cases = [
+        GateCase(
+            name,
+            deterministic=deterministic,
+            stored=stored_counts(base, stored, rng) if stored else None,
+        )
+        for name, (base, _) in chances.items()
+    ]
+    planner = Planner(cases, policy, base_arm=not stored)
     flying: list[Ask] = []
     per_case: Counter[str] = Counter()
     while not planner.finished:
@@ -118,6 +138,7 @@ class Row:
     suite: str = "noisy"  # noisy | coins | steady | two coins
     deterministic: bool | None = None
     network: bool = True
+    stored: int = 0  # runs of each case in a baseline file; 0: the base is run
     trials: float = 1.0  # of those asked for
     regressed_at_most: float = 1.0
     regressed_at_least: float = 0.0
@@ -167,6 +188,10 @@ ROWS = (
         network=False,
         passed_at_most=0.03,
     ),
+    Row("A/A, 3 stored runs", 100, stored=3, regressed_at_most=0.02),
+    Row("A/A, 3 stored runs", 30, stored=3, regressed_at_most=0.02),
+    Row("10 % lose 50 points, 3 stored runs", 100, 0.1, 0.5, stored=3, trials=0.5),
+    Row("10 % are broken, 3 stored runs", 40, 0.1, 1.0, stored=3, trials=0.5),
     Row("A/A", 300, trials=0.25, regressed_at_most=0.03),
     Row("10 % lose 50 points", 30, 0.1, 0.5, trials=0.5),
     Row("10 % lose 50 points", 300, 0.1, 0.5, trials=0.25),
@@ -204,6 +229,7 @@ def simulate(row: Row, seed: int, trials: int) -> list[Trial]:
                 rng,
                 deterministic=row.deterministic,
                 network=row.network,
+                stored=row.stored,
             )
         )
     return found

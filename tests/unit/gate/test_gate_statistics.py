@@ -218,3 +218,28 @@ def test_bettor_finds_a_broken_half_soon():
     bettor, rng = statistics.Bettor(), Random(4)
     owned = [bettor.see(-rng.randrange(2)) for _ in range(40)]
     assert next(i for i, wealth in enumerate(owned) if wealth >= 500) < 35
+
+
+def test_several_small_p_values_are_rare_by_chance():
+    rng = Random(4)
+    found = sum(
+        statistics.several_small([rng.random() for _ in range(40)], 40) <= 0.05
+        for _ in range(4_000)
+    )
+    assert found / 4_000 < 0.05
+    assert statistics.several_small([0.001] * 4, 40) < 0.0001
+    assert statistics.several_small([0.001], 40) > 0.03
+    assert statistics.several_small([], 40) == 1.0
+
+
+@given(st.lists(st.floats(0, 1), max_size=30), st.integers(0, 20))
+def test_several_small_never_beats_its_own_binomial_tail(ps, more):
+    family = len(ps) + more
+    p = statistics.several_small(ps, family)
+    assert 0 <= p <= 1
+    tails = [
+        scipy_stats.binom.sf(k - 1, family, one)
+        for k, one in enumerate(sorted(ps)[:20], start=1)
+    ]
+    expected = min(1.0, min(family, 20) * min(tails, default=1.0)) if tails else 1.0
+    assert p == pytest.approx(expected, abs=1e-9)
