@@ -11,7 +11,11 @@ from collections.abc import Iterable
 from collections.abc import Sequence
 from itertools import accumulate
 from math import comb
+from math import exp
 from math import fsum
+from math import lgamma
+from math import log
+from math import log1p
 from math import sqrt
 from random import Random
 from statistics import NormalDist
@@ -23,6 +27,7 @@ DRAWS = 10_000
 ENOUGH = 50  # draws as extreme as what was seen, after which p is known well enough
 _ENUMERATED = 16  # pairs up to which all 2 ** n signs are looked at
 _BETS = (0.25, 0.5, 0.75)  # shares of the money on every next bet
+_EXACT = 500  # the largest n of which all binomial coefficients are floats
 _MOST_SMALL = 20  # of the smallest p-values that are looked at together
 _NORMAL = NormalDist()
 
@@ -39,9 +44,26 @@ def binomial_tail(k: int, n: int, p: float = 0.5) -> float:
         return 1.0
     if p == 0.5:
         return sum(comb(n, i) for i in range(k, n + 1)) / (1 << n)
+    if n > _EXACT or not 0 < p < 1:
+        return _long_tail(k, n, p)
     return min(
         1.0, fsum(comb(n, i) * p**i * (1 - p) ** (n - i) for i in range(k, n + 1))
     )
+
+
+def _long_tail(k: int, n: int, p: float) -> float:
+    """The same by logarithms: the coefficients are too large for floats."""
+    if not 0 < p < 1:
+        return float(p >= 1 and k <= n)
+    terms = (
+        lgamma(n + 1)
+        - lgamma(i + 1)
+        - lgamma(n - i + 1)
+        + i * log(p)
+        + (n - i) * log1p(-p)
+        for i in range(k, n + 1)
+    )
+    return min(1.0, fsum(map(exp, terms)))
 
 
 def clopper_pearson(k: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
@@ -259,8 +281,8 @@ def several_small(ps: Iterable[float], family: int) -> float:
     """
     ordered = sorted(ps)[:_MOST_SMALL]
     looks = min(family, _MOST_SMALL)
-    tails = (binomial_tail(k, family, p) for k, p in enumerate(ordered, start=1))
-    return min(1.0, looks * min(tails, default=1.0))
+    tails = [binomial_tail(k, family, p) for k, p in enumerate(ordered, start=1)]
+    return min(1.0, looks * min(tails)) if tails else 1.0
 
 
 def combine(parts: Sequence[tuple[float, float]]) -> float:

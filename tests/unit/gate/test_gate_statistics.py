@@ -220,6 +220,14 @@ def test_bettor_finds_a_broken_half_soon():
     assert next(i for i, wealth in enumerate(owned) if wealth >= 500) < 35
 
 
+@pytest.mark.parametrize("n", [499, 501, 3_000])
+@pytest.mark.parametrize("p", [0.0, 0.001, 0.3, 1.0])
+def test_binomial_tail_of_a_large_suite_equals_scipy(n, p):
+    for k in (1, 3, 20, n):
+        expected = scipy_stats.binom.sf(k - 1, n, p)
+        assert statistics.binomial_tail(k, n, p) == pytest.approx(expected, abs=1e-10)
+
+
 def test_several_small_p_values_are_rare_by_chance():
     rng = Random(4)
     found = sum(
