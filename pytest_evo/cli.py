@@ -41,6 +41,7 @@ from pytest_evo.project import init_project
 from pytest_evo.publish import apply_candidate
 from pytest_evo.publish import below_repository
 from pytest_evo.publish import candidate_diff
+from pytest_evo.publish import look_command
 from pytest_evo.publish import publish
 from pytest_evo.publish import run_report
 from pytest_evo.publish import tree_of
@@ -286,7 +287,8 @@ def _apply(options: argparse.Namespace) -> int:
         return OK
     lines = [Line(f"wrote {candidate} into {where}:")]
     lines += [Line(f"  {visible(path)}") for path in done.paths]
-    write([*lines, Line("next: git diff", "bold")])
+    look = look_command(rootdir, visible(options.run), done.candidate)
+    write([*lines, Line(f"next: {look}", "bold")])
     return OK
 
 

@@ -49,6 +49,7 @@ from pytest_evo.reports.model import RunReport
 from pytest_evo.reports.model import standings
 from pytest_evo.reports.summary import summary_markdown
 from pytest_evo.reports.text import file_name
+from pytest_evo.reports.text import some_of
 from pytest_evo.store.view import load_run
 from pytest_evo.store.view import RunView
 
@@ -145,11 +146,23 @@ def candidate_diff(
 
 def below_repository(rootdir: Path) -> PurePath:
     """The project as seen from the top of its git repository; "." without one."""
+    top = _repository(rootdir)
+    return PurePath() if top is None else rootdir.resolve().relative_to(top)
+
+
+def look_command(rootdir: Path, run_argument: str, candidate: CandidateId) -> str:
+    """What shows a candidate that was written into the working tree."""
+    if _repository(rootdir) is not None:
+        return "git diff"
+    if candidate == START:
+        return f"pytest-evo show {run_argument}"
+    return f"pytest-evo diff {run_argument} {candidate}"
+
+
+def _repository(rootdir: Path) -> Path | None:
     full = rootdir.resolve()
-    for directory in (full, *full.parents):
-        if (directory / ".git").exists():
-            return full.relative_to(directory)
-    return PurePath()
+    tops = (path for path in (full, *full.parents) if (path / ".git").exists())
+    return next(tops, None)
 
 
 def tree_of(view: RunView, candidate: CandidateId) -> Tree:
@@ -365,13 +378,14 @@ def _artifact_directory(rootdir: Path, view: RunView) -> Path:
 
 def _changed(view: RunView, now: Tree, candidate: CandidateId) -> ArtifactProblem:
     nearest, names = _nearest(view, now)
-    shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" * (len(names) > 5))
+    shown = some_of(names)
     since = f"run {view.info.id} began"
     if nearest != START:
         since = f"{nearest} of run {view.info.id} was applied"
     return ArtifactProblem(
         f"{view.info.artifact} has changed since {since} ({shown}). "
-        f"Nothing was written. Commit or undo those changes, or overwrite them with: "
+        "Nothing was written. Undo those changes and type it again; or commit or copy "
+        "them, so that they are kept, and overwrite them with: "
         f"pytest-evo apply {view.info.id} {candidate} --force"
     )
 

@@ -131,7 +131,7 @@ class Controller:
         lines += [Line(f"evo: {hint}", "bold") for hint in evolution.hints]
         if evolution.report is not None:
             lines += result_lines(
-                evolution.report, evolution.run_id, applied=evolution.applied
+                evolution.report, evolution.run_id, look=evolution.look
             )
         if not lines:
             return

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable
 from collections.abc import Sequence
 from enum import IntEnum
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,7 @@ from pytest_evo.plugin.scratch import scratch_directory
 from pytest_evo.plugin.task import Task
 from pytest_evo.plugin.terminal import LiveDisplay
 from pytest_evo.publish import apply_candidate
+from pytest_evo.publish import look_command
 from pytest_evo.publish import publish
 from pytest_evo.reports.console import Line
 from pytest_evo.reports.ending import is_gain
@@ -88,7 +90,7 @@ class Evolution:
         self._redaction = Redaction({})
         self._reading = Reading(NoDiagnosis())
         self.report: RunReport | None = None
-        self.applied = False
+        self.look = ""
         self.run_id = ""
         self.problems: list[str] = []
         self.hints: list[str] = []
@@ -273,6 +275,10 @@ class Evolution:
         """
         if not loop.finished_before():
             runfiles.mark_resumed(files, settings)
+            told = runfiles.resume_warnings(
+                files, self._task.schema, self._task.artifact
+            )
+            self._display.note([Line(f"warning: {text}", "yellow") for text in told])
         elif runfiles.raised_budgets(files, settings):
             raise RunDirectoryProblem(
                 f"run {files.directory.id} has ended and its winner is measured; more "
@@ -381,11 +387,21 @@ class Evolution:
         publish(
             files.directory.path,
             self._config.rootpath / settings.reports,
-            told=self._take_report,
+            told=partial(self._take_report, files),
         )
 
-    def _take_report(self, run: RunReport) -> None:
+    def _take_report(self, files: RunFiles, run: RunReport) -> None:
         self.report = run
+        if run.winner == START:
+            return
+        known = {record.tree for record in run.candidates}
+        changed = runfiles.changed(files, self._task.schema, self._task.artifact, known)
+        if changed:
+            self.hints.append(
+                f"{changed}: pytest-evo apply refuses until that is undone, and "
+                "overwrites it with --force"
+            )
+            self.look = f"pytest-evo diff {self.run_id}"
 
     def _after(self, settings: Settings, files: RunFiles, end: RunEnd) -> None:
         winner: Candidate | None = end.winner.candidate
@@ -394,7 +410,7 @@ class Evolution:
         if settings.apply and winner is not None:
             view = load_run(files.directory.path)
             apply_candidate(view, self._config.rootpath, winner.id)
-            self.applied = True
+            self.look = look_command(self._config.rootpath, self.run_id, winner.id)
         hooks.run_finished(self._config, files.directory.path, winner, end.stop.reason)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import platform
 import shutil
+from collections.abc import Collection
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,9 +20,14 @@ import pytest
 from pydantic import ValidationError
 
 import pytest_evo
+from pytest_evo.artifact.blobs import MemoryBlobs
+from pytest_evo.artifact.checks import read_artifact
 from pytest_evo.artifact.checks import read_start
+from pytest_evo.artifact.patches import changes
+from pytest_evo.errors import ArtifactProblem
 from pytest_evo.errors import RunDirectoryProblem
 from pytest_evo.errors import SuiteProblem
+from pytest_evo.events import CandidateRecorded
 from pytest_evo.events import CasesFrozen
 from pytest_evo.events import IsolationChosen
 from pytest_evo.events import IterationClosed
@@ -32,6 +39,8 @@ from pytest_evo.models import CaseMark
 from pytest_evo.models import Purpose
 from pytest_evo.models import TreeHash
 from pytest_evo.plugin.reached import ReachedFiles
+from pytest_evo.reports.text import some_of
+from pytest_evo.reports.text import visible
 from pytest_evo.settings import BUDGETS
 from pytest_evo.settings import Settings
 from pytest_evo.store.blobs import DirectoryBlobs
@@ -243,6 +252,45 @@ def _budgets(settings: Settings | Mapping[str, Any]) -> dict[str, float]:
         settings = settings.model_dump(include=set(BUDGETS))
     found = {name: settings.get(name) for name in BUDGETS}
     return {name: float(value) for name, value in found.items() if value is not None}
+
+
+def changed(
+    files: RunFiles, schema: ArtifactSchema, artifact: Path, known: Collection[TreeHash]
+) -> str:
+    """What the working tree has that the run does not know; "" where it is as known.
+
+    Args:
+        files: of the run.
+        schema: which files count.
+        artifact: in the working tree.
+        known: trees of the run's candidates, one of which may have been applied.
+    """
+    try:
+        now = read_artifact(artifact, schema, MemoryBlobs())
+    except ArtifactProblem as problem:
+        return (
+            f"{schema.directory} cannot be read as it is now ({visible(str(problem))})"
+        )
+    if now.hash == files.start or now.hash in known:
+        return ""
+    paths = [path for path, _ in changes(files.trees.get(files.start), now)]
+    return f"{schema.directory} has changed since the run began ({some_of(paths)})"
+
+
+def resume_warnings(
+    files: RunFiles, schema: ArtifactSchema, artifact: Path
+) -> Iterator[str]:
+    """Say that a run goes on from files that are no longer in the working tree."""
+    if not files.resumed:
+        return
+    rows = files.journal.replay()
+    known = {row.tree for row in rows if isinstance(row, CandidateRecorded)}
+    text = changed(files, schema, artifact, known)
+    if text:
+        yield (
+            f"{text}. The run goes on from the files that it began with; to start from "
+            "those that are there now, leave out --evo-resume"
+        )
 
 
 def _with_reached(

@@ -31,7 +31,7 @@ def result_lines(
     run: RunReport,
     run_argument: str = "last",
     *,
-    applied: bool = False,
+    look: str = "",
     ascii_only: bool = False,
 ) -> list[Line]:
     """Everything a person sees at the end of a run."""
@@ -43,7 +43,7 @@ def result_lines(
         diff_lines(run.diff, ascii_only=ascii_only),
         cost_lines(run),
         stop_lines(run, ascii_only=ascii_only),
-        next_lines(run, run_argument, applied=applied),
+        next_lines(run, run_argument, look=look),
     ]
     lines: list[Line] = []
     for block in blocks:
@@ -250,11 +250,11 @@ def next_lines(
     run: RunReport,
     run_argument: str = "last",
     *,
-    applied: bool = False,
+    look: str = "",
     shown: bool = False,
 ) -> list[Line]:
     """What to type now."""
-    commands = next_commands(run, run_argument, applied=applied, shown=shown)
+    commands = next_commands(run, run_argument, look=look, shown=shown)
     return [Line(f"next: {command}", "bold") for command in commands]
 
 
@@ -262,7 +262,7 @@ def next_commands(
     run: RunReport,
     run_argument: str = "last",
     *,
-    applied: bool = False,
+    look: str = "",
     shown: bool = False,
 ) -> list[str]:
     """The commands that fit the state of the run, most useful first.
@@ -270,12 +270,13 @@ def next_commands(
     Args:
         run: the run.
         run_argument: how the run is named in the commands.
-        applied: the winner is in the working tree already.
+        look: what to type in place of applying the winner, where it is in the working
+            tree already or cannot be written there.
         shown: all there is to show is being shown right now.
     """
     commands = []
     if run.winner != START:
-        commands.append("git diff" if applied else f"pytest-evo apply {run_argument}")
+        commands.append(look or f"pytest-evo apply {run_argument}")
     if not run.complete:
         more = _more_budget(run)
         commands.append(f"pytest --evolve --evo-resume={run_argument}{more}")

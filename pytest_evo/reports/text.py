@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 
 _ANSI = re.compile(
     "\x1b\\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
@@ -76,6 +77,12 @@ def visible(text: str, *, ascii_only: bool = False) -> str:
     if ascii_only:
         text = text.encode("ascii", "backslashreplace").decode("ascii")
     return text
+
+
+def some_of(names: Sequence[str], most: int = 5) -> str:
+    """The first of some names for a terminal, and how many there are beside them."""
+    shown = ", ".join(map(visible, names[:most]))
+    return shown + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def _show_lines(text: str) -> str:

@@ -121,8 +121,10 @@ def test_first_interrupt_ends_softly_and_the_run_goes_on_later(
     assert process.returncode == 2, out
     assert "--evo-resume=" in out
     assert not records(root, "stop")[-1]["complete"]
+    (root / "art" / "by_hand.txt").write_text("new")
     done = evolve(root, "--evo-resume=last", "--budget-iterations=4", "-n", "2")
     assert done.returncode == 0, done.stdout
+    assert "warning: art has changed since the run began (by_hand.txt)" in done.stdout
     assert records(root, "stop")[-1]["complete"]
     again = evolve(root, "--evo-resume=last", "-n", "2")
     assert again.returncode == 0
@@ -238,6 +240,9 @@ def test_apply_writes_the_winner_and_refuses_a_changed_tree(
     )
     assert refused.returncode != 0
     assert (root / "art" / "level.txt").read_text() == "77"
+    again = evolve(root, "--evo-resume=last", "-n", "0").stdout
+    assert "art has changed since the run began (level.txt, " in again
+    assert "next: pytest-evo diff" in again
 
 
 def test_dry_run_says_what_it_would_cost_and_runs_nothing(

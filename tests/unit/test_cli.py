@@ -198,17 +198,35 @@ def test_apply_writes_lists_and_says_what_comes_next(project, capsys):
     assert main(["apply"]) == 0
     out = capsys.readouterr().out
     assert "  prompt.md\n" in out
-    assert out.endswith("next: git diff\n")
+    assert out.endswith("next: pytest-evo diff last c0001\n")
     assert (project / "prompts/prompt.md").read_text() == "Be kind.\n"
     assert main(["apply", "last", "c0001"]) == 0
     assert "nothing to do" in capsys.readouterr().out
 
 
+def test_apply_below_a_repository_says_git_diff_and_else_what_works_without(
+    project, capfd
+):
+    record_run(project)
+    assert main(["apply"]) == 0
+    command = capfd.readouterr().out.splitlines()[-1].removeprefix("next: pytest-evo ")
+    assert main(command.split()) == 0
+    assert "+Be kind." in capfd.readouterr().out
+    assert main(["apply", "last", "c0000"]) == 0
+    assert capfd.readouterr().out.endswith("next: pytest-evo show last\n")
+    (project / ".git").mkdir()
+    assert main(["apply"]) == 0
+    assert capfd.readouterr().out.endswith("next: git diff\n")
+
+
 def test_apply_refuses_changed_files_until_forced(project, capsys):
     record_run(project)
     (project / "prompts/prompt.md").write_text("Mine.\n")
-    assert "--force" in refusal(capsys, "apply")
-    assert main(["apply", "--force"]) == 0
+    told = refusal(capsys, "apply")
+    assert "Undo those changes and type it again; or commit or copy them" in told
+    command = told.split(": pytest-evo ")[-1].split()
+    assert command[-1] == "--force"
+    assert main(command) == 0
 
 
 def test_report_writes_where_the_run_says(project, capsys):

@@ -179,7 +179,7 @@ def test_a_single_role_is_not_added_up():
 def test_next_commands_fit_the_state_of_the_run():
     run = grown_run()
     assert next_commands(run) == ["pytest-evo apply last", "pytest-evo show last"]
-    assert next_commands(run, applied=True)[0] == "git diff"
+    assert next_commands(run, look="git diff")[0] == "git diff"
     stopped = replace(run, stop=replace(run.stop, complete=False))
     assert "pytest --evolve --evo-resume=last" in next_commands(stopped)
     nothing = replace(run, final=None, stop=replace(run.stop, winner=START))
