@@ -39,7 +39,7 @@ def _escape(found: re.Match[str]) -> str:
 
 def one_line(text: str, budget: int = 2_000) -> str:
     """Visible text without line ends, at most ``budget`` characters."""
-    return cut(" ".join(visible(text).split()), budget)
+    return " ".join(cut(" ".join(visible(text).split()), budget).split())
 
 
 def cut(text: str, budget: int) -> str:

@@ -81,6 +81,13 @@ def test_visible_text_hides_nothing(text: str) -> None:
     assert "\n" not in one_line(text)
 
 
+@given(TEXTS, st.integers(min_value=0, max_value=1_500))
+def test_line_stays_one_where_its_middle_is_left_out(text: str, budget: int) -> None:
+    line = one_line(text, budget)
+    assert len(line) <= budget
+    assert len(line.splitlines()) <= 1
+
+
 @pytest.mark.parametrize(
     ("text", "seen"),
     [
