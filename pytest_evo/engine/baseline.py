@@ -215,12 +215,15 @@ class Baseline:
         sample = [case.id for case in cases[:PROBED]]
         again = await self._measure(probe, sample, 0, Purpose.PROBE, log)
         if all(_same(rollouts[row.case][0], row) for row in again):
+            failing = all(case.outcome is Outcome.FAILED for case in cases)
+            said = self._said(rollouts[cases[0].id][0]) if failing else ""
             raise SuiteProblem(
                 f"no case reaches the artifact {self._plan.schema.directory!r}: none "
                 f"of {len(cases)} opened one of its files, and {len(sample)} of them "
                 "come out the same without it. Nothing could be optimised. Read it "
                 "through the evo_artifact fixture or $PYTEST_EVO_ARTIFACT, or correct "
                 "the artifact setting."
+                + (f" All of them fail. The first one said:\n{said}" if said else "")
             )
 
     async def _repeat(

@@ -45,6 +45,7 @@ def start_figures(events: Sequence[Event]) -> StartFigures:
     scores: dict[CaseId, list[float]] = {}
     seconds: dict[CaseId, float] = {}
     usage: dict[CaseId, tuple[int, float]] = {}
+    traces: dict[CaseId, str] = {}
     for event in events:
         if not isinstance(event, RolloutRecorded) or event.score is None:
             continue
@@ -53,5 +54,7 @@ def start_figures(events: Sequence[Event]) -> StartFigures:
         scores.setdefault(event.case, []).append(event.score)
         seconds.setdefault(event.case, event.seconds)
         usage.setdefault(event.case, (event.usage.tokens, event.usage.counted_usd))
+        if event.trace is not None:
+            traces.setdefault(event.case, event.trace)
     averages = {case: sum(row) / len(row) for case, row in scores.items()}
-    return StartFigures(averages, seconds, usage)
+    return StartFigures(averages, seconds, usage, traces)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
+from dataclasses import field
 from dataclasses import replace
 
 from pytest_evo.engine.baseline import Baseline
@@ -76,6 +78,7 @@ class Prospect:
     validations: int | None
     left_out: tuple[CaseId, ...]  # without a score at the baseline
     maybe_cached: int
+    start_traces: Mapping[CaseId, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +260,7 @@ class Loop:
                 validations,
                 tuple(m.id for m in self._parts.marks if m.id not in kept),
                 len(self.state.noise.maybe_cached) if self.state.noise else 0,
+                self._figures.traces,
             )
         )
         return setup

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from dataclasses import field
 from dataclasses import replace
 
 from pytest_evo.engine.parts import Plan
@@ -113,6 +114,7 @@ class StartFigures:
     scores: Mapping[CaseId, float]
     seconds: Mapping[CaseId, float]
     usage: Mapping[CaseId, tuple[int, float]]  # tokens, usd
+    traces: Mapping[CaseId, str] = field(default_factory=dict)  # of first rollouts
 
 
 def make_setup(

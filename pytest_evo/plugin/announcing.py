@@ -11,7 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_evo.engine.loop import Prospect
+from pytest_evo.hostile import one_line
+from pytest_evo.models import Case
 from pytest_evo.models import CaseId
+from pytest_evo.models import Detail
+from pytest_evo.models import Outcome
 from pytest_evo.models import Split
 from pytest_evo.plugin.isolating import Calibration
 from pytest_evo.plugin.modelling import kept_back
@@ -19,6 +23,7 @@ from pytest_evo.plugin.outages import outage_notes
 from pytest_evo.plugin.redaction import dotenv_files
 from pytest_evo.plugin.runfiles import RunFiles
 from pytest_evo.plugin.task import Task
+from pytest_evo.protocols import RolloutStore
 from pytest_evo.reports.console import header_lines
 from pytest_evo.reports.console import HeaderFacts
 from pytest_evo.reports.console import Line
@@ -30,6 +35,7 @@ from pytest_evo.strategies.diagnosers import NONE
 
 NAMED = 5
 """Cases that a warning names."""
+_LONGEST_FAILURE = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +76,11 @@ class Header:
             excluded=len(prospect.left_out),
             notes=(
                 *_notes(prospect, self.settings),
+                *failing_notes(
+                    [case for split in Split for case in setup.cases(split)],
+                    prospect.start_traces,
+                    self.files.rollouts,
+                ),
                 *_fixture_notes(self.calibration.slow_fixtures),
                 *_secret_notes(self.task.artifact),
                 *_key_notes(self.settings),
@@ -90,6 +101,40 @@ def _left_out(cases: Sequence[CaseId]) -> Iterator[str]:
             f"fixture, a crash or a time limit. {named}. What they said is in the "
             "report of c0000; mend them and start anew to have them count"
         )
+
+
+def failing_notes(
+    cases: Sequence[Case], traces: Mapping[CaseId, str], store: RolloutStore
+) -> Iterator[str]:
+    """What the first failure says, where the start fails in every case.
+
+    Args:
+        cases: all that are measured.
+        traces: of their first rollouts on the start.
+        store: has the details of these.
+    """
+    if any(case.outcome is not Outcome.FAILED for case in cases):
+        return
+    first = min(case.id for case in cases)
+    trace = traces.get(first)
+    said = _failure(store.detail(trace)) if trace is not None else ""
+    yield (
+        f"all {len(cases)} cases fail on the start"
+        + (f"; {first} says: {said}" if said else "")
+        + ". If no edit of the artifact can mend that, stop and mend the tests first"
+    )
+
+
+def _failure(detail: Detail) -> str:
+    """The first failure in one line, with its place in the project."""
+    told = [phase for phase in detail.phases if phase.message]
+    failed = [phase for phase in told if phase.outcome == "failed"]
+    for phase in failed or told:
+        said = one_line(phase.message, _LONGEST_FAILURE)
+        if phase.line is None or phase.file.startswith("/"):
+            return said
+        return f"{said} ({one_line(phase.file, _LONGEST_FAILURE)}:{phase.line})"
+    return ""
 
 
 def _fixture_notes(shares: Mapping[str, float]) -> Iterator[str]:

@@ -43,6 +43,7 @@ from pytest_evo.plugin.declared import REPEAT_VARIABLE
 from pytest_evo.plugin.hooks import score_from_hook
 from pytest_evo.plugin.modelwatch import counting
 from pytest_evo.plugin.modelwatch import watch_models
+from pytest_evo.plugin.outages import chain_of
 from pytest_evo.plugin.outages import named_types
 from pytest_evo.plugin.outages import outage
 from pytest_evo.plugin.outcomes import is_subtest
@@ -60,6 +61,7 @@ from pytest_evo.plugin.recording import CURRENT
 from pytest_evo.plugin.recording import Current
 from pytest_evo.plugin.recording import NOTES
 from pytest_evo.plugin.recording import Notes
+from pytest_evo.plugin.recording import refused_as_score
 
 __all__ = ["Emit", "ItemRunner", "RawRollout", "SHARED_TEARDOWN", "prepare_child"]
 
@@ -194,7 +196,7 @@ class ItemRunner:
                 fixtures=dict(record.fixtures),
                 serialized=tuple(self._serialized(record.kept_reports())),
             ),
-            problem=problem,
+            problem=problem or record.refused,
         )
 
     def _score(
@@ -261,6 +263,7 @@ class _Record:
     fixtures: dict[str, float] = field(default_factory=dict)
     shared_seconds: float = 0.0
     broken: list[str] = field(default_factory=list)
+    refused: str | None = None  # what evo_score said of a value that is no score
     made: list[pytest.TestReport] = field(default_factory=list)
 
     def end_first_attempt(self) -> None:
@@ -323,9 +326,17 @@ class _Recorder:
         report = yield
         if self._record is not None:
             self._record.made.append(report)
+            if call.excinfo is not None:
+                self._note_refusal(self._record, call.excinfo.value)
             if report.when == "call" and report.failed:
                 self._note_outage(self._record, call)
         return report
+
+    def _note_refusal(self, record: _Record, error: BaseException) -> None:
+        """Keep what ``evo_score`` said of a value that is no score, once a run."""
+        if record.refused is None:
+            refused = filter(refused_as_score, chain_of(error))
+            record.refused = next(map(str, refused), None)
 
     def _note_outage(self, record: _Record, call: pytest.CallInfo[None]) -> None:
         if call.excinfo is None:  # a subtest failed

@@ -53,7 +53,7 @@ def outage(error: BaseException, names: Collection[str], artifact: Path) -> str 
     if name is None:
         return None
     inside = f"{artifact.resolve()}/", f"{artifact}/"
-    for frame in (frame for one in _chain(error) for frame in _frames(one)):
+    for frame in (frame for one in chain_of(error) for frame in _frames(one)):
         file = frame.f_code.co_filename
         if file.startswith(inside) or not _is_of_a_module(frame):
             return None
@@ -66,7 +66,7 @@ def _names_of(kind: type[BaseException]) -> Iterator[str]:
         yield f"{one.__module__}.{one.__qualname__}"
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
+def chain_of(error: BaseException) -> Iterator[BaseException]:
     """An exception, and all that it followed from or that it groups."""
     waiting: list[BaseException | None] = [error]
     met = set[int]()

@@ -26,7 +26,8 @@ class RawRollout:
 
     ``score`` is raw, and None unless the case passed or failed. ``seconds`` leaves out
     the set-up of fixtures that cases share. ``problem`` is what a person has to change
-    before this case can be scored at all.
+    before this case can be scored at all; a case that gave ``evo_score`` what is no
+    score has failed besides.
     """
 
     outcome: Outcome

@@ -154,8 +154,19 @@ def checked_score(name: str, value: object) -> float:
     except (TypeError, ValueError, OverflowError) as error:
         raise TypeError(_no_score(name, value, "is no number")) from error
     if math.isnan(number) or not -_ROUNDING <= number <= 1 + _ROUNDING:
-        raise ValueError(_no_score(name, value, "is outside [0, 1]"))
+        example = ", like evo_score(value / 100)"
+        raise ValueError(_no_score(name, value, "is outside [0, 1]") + example)
     return min(1.0, max(0.0, number))
+
+
+def refused_as_score(error: BaseException) -> bool:
+    """Whether ``evo_score`` itself raised this, over what it was given."""
+    code = None
+    traceback = error.__traceback__
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        traceback = traceback.tb_next
+    return code in _JUDGES_OF_SCORES
 
 
 def _no_score(name: str, value: object, why: str) -> str:
@@ -163,6 +174,11 @@ def _no_score(name: str, value: object, why: str) -> str:
         f"{cut(repr(plain(value)), 200)} given as score for {name!r} {why}; scale it "
         "to a number from 0 (worst) to 1 (best)"
     )
+
+
+_JUDGES_OF_SCORES = frozenset(
+    (Score.__call__.__code__, _metric_name.__code__, checked_score.__code__)
+)
 
 
 class Trace:

@@ -273,3 +273,30 @@ def test_only_fixtures_that_can_be_shared_are_named_as_slow(
     advice = [line for line in done.stdout.splitlines() if "warm_fixtures" in line]
     assert len(advice) == 1
     assert "warm_fixtures = ['index']" in advice[0]
+
+
+def test_suite_that_fails_everywhere_for_one_mistake_says_so_at_the_start(
+    pytester: pytest.Pytester,
+) -> None:
+    root = make_project(pytester)
+    text = (
+        "import pytest\n"
+        "@pytest.mark.parametrize('n', range(6))\n"
+        "def test_level(n, evo_artifact, evo_score):\n"
+        "    (evo_artifact / 'level.txt').read_text()\n"
+        "    evo_score(40)\n"
+    )
+    (root / "test_level.py").write_text(text)
+    said = refused(root, *FEW)
+    assert "test_level.py::test_level[0]: 40 given as score for 'score' is out" in said
+    assert "scale it to a number from 0 (worst) to 1 (best)" in said
+    assert not (root / "evo-reports").exists()
+
+    mistaken = text.replace("(40)", "(0.4)").replace("level.txt", "levle.txt")
+    (root / "test_level.py").write_text(mistaken)
+    done = evolve(root, "--budget-iterations=0", "-n", "0")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "all 6 cases fail on the start; test_level.py::test_level[0] says" in (
+        done.stdout
+    )
+    assert "levle.txt'. If no edit of the artifact can mend that" in done.stdout

@@ -382,6 +382,8 @@ def test_scores_give_partial_credit_and_name_what_counts(rollouts):
         Outcome.FAILED,
         0.0,
     )
+    assert "1.5 given as score" in str(said["test_outside"].problem)
+    assert said["test_partial"].problem is None
     assert (said["test_usage"].usage.tokens, said["test_usage"].usage.usd) == (10, 0.5)
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 
 import pytest
 from engine_world import World
@@ -9,6 +10,7 @@ from hypothesis import Phase
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from pytest_evo import models
 from pytest_evo.engine.softstop import Interrupted
 from pytest_evo.errors import BudgetProblem
 from pytest_evo.errors import SuiteProblem
@@ -16,8 +18,10 @@ from pytest_evo.events import CandidateRecorded
 from pytest_evo.events import CasesFrozen
 from pytest_evo.events import RunStopped
 from pytest_evo.models import CaseMark
+from pytest_evo.models import Detail
 from pytest_evo.models import Outcome
 from pytest_evo.models import Purpose
+from pytest_evo.models import Reach
 from pytest_evo.models import Rollout
 from pytest_evo.models import Split
 from pytest_evo.models import START
@@ -411,14 +415,24 @@ def test_artifact_that_no_case_reaches_stops_the_run() -> None:
     judge = world._judge
 
     def blind(files: dict[str, bytes], case: str, repeat: int) -> object:
-        from dataclasses import replace
-
-        from pytest_evo.models import Reach
-
         return replace(judge({"level": b"3"}, case, repeat), reach=Reach())
 
     world.evaluator._judge = blind
     with pytest.raises(SuiteProblem, match="no case reaches the artifact"):
+        world.run()
+
+
+def test_suite_that_fails_before_it_reaches_the_artifact_says_how() -> None:
+    world = World()
+    told = Detail((models.Phase("call", "failed", 0.0, "NameError: artefact"),))
+
+    def broken(files: dict[str, bytes], case: str, repeat: int) -> Rollout:
+        failed = world._judge({"level": b"0"}, case, repeat)
+        assert isinstance(failed, Rollout)
+        return replace(failed, reach=Reach(), detail=told)
+
+    world.evaluator._judge = broken
+    with pytest.raises(SuiteProblem, match=r"All of them fail.*\n.*NameError: artef"):
         world.run()
 
 

@@ -422,9 +422,12 @@ def test_worker_that_talks_nonsense_is_killed(pool):
     assert (row.outcome, first.killed) == (Outcome.LOST, 1)
 
 
-def test_case_that_cannot_be_scored_stops_the_baseline_only(pool):
+@pytest.mark.parametrize(
+    ("outcome", "score"), [(Outcome.ERROR, None), (Outcome.FAILED, 0.0)]
+)
+def test_case_that_cannot_be_scored_stops_the_baseline_only(pool, outcome, score):
     first, _ = ready(pool)
-    raw = RawRollout(Outcome.ERROR, None, problem="set score_from")
+    raw = RawRollout(outcome, score, problem="set score_from")
 
     async def scenario(name, purpose):
         task = asyncio.create_task(collect(pool, request(name, purpose=purpose)))
@@ -434,7 +437,7 @@ def test_case_that_cannot_be_scored_stops_the_baseline_only(pool):
         return await task
 
     (row,) = asyncio.run(scenario("r", Purpose.CHILD))
-    assert row.outcome is Outcome.ERROR
+    assert (row.outcome, row.score) == (outcome, score)
     with pytest.raises(SuiteProblem, match=r"t\.py::a: set score_from"):
         asyncio.run(scenario("s", Purpose.BASELINE))
 
