@@ -45,6 +45,7 @@ from pytest_evo.strategies.presets import import_part
 from pytest_evo.strategies.presets import make_strategy
 from pytest_evo.strategies.presets import PRESETS
 from pytest_evo.strategies.presets import with_preset
+from pytest_evo.wording import count
 
 REQUIRED = ("pytest", "pytest-xdist", "pluggy", "pydantic", "junitparser", "rich")
 
@@ -175,7 +176,7 @@ def _proposer(name: str, settings: Settings, rootdir: Path) -> Iterator[Finding]
         "llm": f" with {settings.model}",
         "agent": f" with {settings.agent}",
         "scripted": f" from {_listed(settings.scripted)}",
-        "search": f" over {_counted(len(schema.knobs), 'knob')}",
+        "search": f" over {count(len(schema.knobs), 'knob')}",
     }.get(name, "")
     yield Finding("ok", "proposer", f"{name}{detail}")
     yield from (Finding("note", "proposer", note) for note in notes)
@@ -219,10 +220,6 @@ def _listed(scripted: str | Sequence[str] | None) -> str:
     return scripted if isinstance(scripted, str) else ", ".join(scripted or ())
 
 
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
-
-
 # -- the system ----------------------------------------------------------------------
 
 
@@ -256,5 +253,5 @@ def _run_directory(root: Path) -> Finding:
     if not place.is_dir() or not os.access(place, os.W_OK):
         text = f"{place} cannot be written to. Set run_dir = to another place"
         return Finding("problem", "run directory", text)
-    count = len(run_ids(root))
-    return Finding("ok", "run directory", f"{root} ({count} runs)")
+    runs = count(len(run_ids(root)), "run")
+    return Finding("ok", "run directory", f"{root} ({runs})")

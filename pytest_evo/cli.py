@@ -45,7 +45,6 @@ from pytest_evo.publish import look_command
 from pytest_evo.publish import publish
 from pytest_evo.publish import run_report
 from pytest_evo.publish import tree_of
-from pytest_evo.reports.console import count
 from pytest_evo.reports.console import Line
 from pytest_evo.reports.data import run_data
 from pytest_evo.reports.ending import claim_lines
@@ -69,6 +68,7 @@ from pytest_evo.store.run_directory import open_existing
 from pytest_evo.store.run_directory import run_ids
 from pytest_evo.store.view import load_run
 from pytest_evo.store.view import RunView
+from pytest_evo.wording import count
 
 OK, WRONG, USAGE = 0, 1, 4
 _OPTIONS = (
@@ -316,8 +316,9 @@ def _repair(options: argparse.Namespace) -> int:
         write(
             [
                 Line(
-                    f"{visible(short_path(one.file))}: {one.records} records kept, "
-                    f"{one.removed} set aside in {visible(short_path(one.aside))}"
+                    f"{visible(short_path(one.file))}: "
+                    f"{count(one.records, 'record')} kept, {one.removed} set aside in "
+                    f"{visible(short_path(one.aside))}"
                 )
             ]
         )

@@ -18,6 +18,7 @@ from pytest_evo.artifact.trees import make_tree
 from pytest_evo.errors import BaselineProblem
 from pytest_evo.models import ArtifactSchema
 from pytest_evo.models import Tree
+from pytest_evo.wording import count
 
 
 def artifact_at(
@@ -96,7 +97,8 @@ def _check(entries: list[GitEntry], schema: ArtifactSchema, commit: str) -> None
     size = sum(entry.size for entry in entries)
     if size > schema.max_bytes or len(entries) > schema.max_files:
         raise BaselineProblem(
-            f"the artifact at {commit[:12]} has {len(entries)} files and {size} bytes; "
+            f"the artifact at {commit[:12]} has {count(len(entries), 'file')} "
+            f"and {count(size, 'byte')}; "
             f"max_files is {schema.max_files}, max_bytes {schema.max_bytes}. Write "
             "higher ones below [tool.pytest_evo]."
         )

@@ -26,6 +26,7 @@ from tomlkit.exceptions import TOMLKitError
 
 from pytest_evo.errors import ArtifactProblem
 from pytest_evo.models import Knob
+from pytest_evo.wording import a_kind
 
 Scalar = bool | int | float | str
 SUFFIXES = (".toml", ".yaml", ".yml", ".json")
@@ -51,8 +52,8 @@ def read_knob(text: str, suffix: str, key: str) -> Scalar:
     if isinstance(value, bool | int | float | str):
         return value
     raise ArtifactProblem(
-        f"The knob {key!r} is {type(value).__name__}, not a number, a text, true or "
-        "false. Write the key of a single value."
+        f"The knob {key!r} is {a_kind(value)}, not a number, a text, true or false. "
+        " Write the key of a single value."
     )
 
 

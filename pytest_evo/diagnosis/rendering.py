@@ -27,6 +27,7 @@ from pytest_evo.models import Diagnosis
 from pytest_evo.models import Effect
 from pytest_evo.models import Kind
 from pytest_evo.models import Node
+from pytest_evo.wording import count
 
 LEAST_TRACE = 1_500
 """Characters of a trace below which it says too little to be shown."""
@@ -132,12 +133,13 @@ def effect_text(effect: Effect) -> str:
     """What was measured of one entry, in one line."""
     if not effect.cases:
         return "no case of the batch reaches this file: no effect"
+    reaching = count(len(effect.cases), "case")
     if effect.before is None or effect.after is None:
-        return f"{len(effect.cases)} cases reach the file, none has two scores"
+        return f"the file is reached by {reaching}, none of them with two scores"
     change = signed(effect.after - effect.before)
     text = (
         f"{change} against {cell(effect.base)} ({point(effect.before)} to "
-        f"{point(effect.after)}) on the {len(effect.cases)} cases that reach the file"
+        f"{point(effect.after)}) on {reaching} reaching the file"
     )
     if effect.unsure:
         text += f" ({len(effect.unsure)} of them maybe)"
@@ -155,11 +157,12 @@ def facts_text(facts: Facts) -> str:
     """Everything that was measured, not read into it."""
     lines = ["# Measured facts", "", "## Edited files", ""]
     for reach in facts.reach:
-        told = f"read in {reach.reached} of {reach.rollouts} rollouts"
+        rollouts = count(reach.rollouts, "rollout")
+        told = f"read in {reach.reached} of {rollouts}"
         if reach.unsure:
             told += f", {reach.unsure} more could have read it unseen"
         if reach.never:
-            told = f"NEVER read in {reach.rollouts} rollouts: the edit had no effect"
+            told = f"NEVER read in {rollouts}: the edit had no effect"
         lines.append(f"- {cell(reach.node)} `{cell(reach.file)}`: {told}")
     if not facts.reach:
         lines.append("None yet.")

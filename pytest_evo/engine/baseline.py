@@ -39,6 +39,7 @@ from pytest_evo.models import Rollout
 from pytest_evo.models import Split
 from pytest_evo.models import START
 from pytest_evo.models import Status
+from pytest_evo.wording import count
 
 PROBED = 20
 """Cases that run once more without the artifact where none seems to reach it."""
@@ -172,7 +173,7 @@ class Baseline:
             first = "; ".join(f"{case}: {why}" for case, why in excluded[:3])
             said = self._said(rollouts[marks[0].id][0])
             raise SuiteProblem(
-                f"none of the {len(marks)} cases passed or failed at the baseline "
+                f"of {count(len(marks), 'case')} none passed or failed at the baseline "
                 f"({first}). Run plain pytest and mend the suite first."
                 + (f" The first one said:\n{said}" if said else "")
             )

@@ -57,6 +57,7 @@ from pytest_evo.models import Purpose
 from pytest_evo.models import Split
 from pytest_evo.models import START
 from pytest_evo.models import Status
+from pytest_evo.wording import count
 
 NOTICED_BEFORE = (RolloutRecorded, ProposalMade, AcceptanceDecided)
 BASELINE_SCOPE = "baseline"
@@ -407,14 +408,15 @@ class Loop:
 def unfinished_baseline(reached: BudgetReached, spent: int) -> BudgetProblem:
     """The error for a budget that ended before the start was measured."""
     option = f"--budget-{reached.axis.replace(' ', '-')}"
+    rollouts = count(spent, "rollout")
     if reached.remedy:
         return BudgetProblem(
-            f"the run stops in its baseline, after {spent} rollouts: {reached}. Then "
+            f"the run stops in its baseline, after {rollouts}: {reached}. Then "
             "start a new one: pytest --evolve"
         )
     return BudgetProblem(
-        f"the budget ended before the baseline was complete: {reached}. {spent} "
-        "rollouts were spent, those included that were retried or that a killed "
+        f"the budget ended before the baseline was complete: {reached}. "
+        f"That took {rollouts}, those included that were retried or that a killed "
         "session lost. What is finished is kept; go on with more: "
         f"pytest --evolve --evo-resume=last {option}=MORE"
     )

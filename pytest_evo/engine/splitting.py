@@ -12,6 +12,7 @@ from pytest_evo.models import CaseId
 from pytest_evo.models import CaseMark
 from pytest_evo.models import Outcome
 from pytest_evo.models import Split
+from pytest_evo.wording import count
 
 ENOUGH_FOR_TEST = 40
 Fractions = tuple[float, float, float]
@@ -111,8 +112,8 @@ def _check_not_empty(marks: Sequence[CaseMark], splits: Mapping[CaseId, Split]) 
         if split in splits.values():
             continue
         raise SuiteProblem(
-            f"none of the {len(marks)} cases is {split.value}: proposals learn from "
-            "train and val ranks candidates, so both are needed. Mark some with "
+            f"of {count(len(marks), 'case')} none is {split.value}: proposals learn "
+            "from train and val ranks candidates, so both are needed. Mark some with "
             f'@pytest.mark.evo(split="{split.value}"), or list them under '
             f"[tool.pytest_evo.split] {split.value} = [...], or add cases."
         )

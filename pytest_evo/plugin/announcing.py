@@ -32,6 +32,7 @@ from pytest_evo.strategies.diagnosers import choose_diagnoser
 from pytest_evo.strategies.diagnosers import DIAGNOSERS
 from pytest_evo.strategies.diagnosers import model_name
 from pytest_evo.strategies.diagnosers import NONE
+from pytest_evo.wording import count
 
 NAMED = 5
 """Cases that a warning names."""
@@ -119,7 +120,7 @@ def failing_notes(
     trace = traces.get(first)
     said = _failure(store.detail(trace)) if trace is not None else ""
     yield (
-        f"all {len(cases)} cases fail on the start"
+        f"every case fails on the start, {count(len(cases), 'case')} in all"
         + (f"; {first} says: {said}" if said else "")
         + ". If no edit of the artifact can mend that, stop and mend the tests first"
     )
@@ -202,12 +203,13 @@ def _notes(prospect: Prospect, settings: Settings) -> tuple[str, ...]:
     ]
     if setup.is_noisy:
         notes.append(
-            f"{len(setup.noisy)} cases are noisy (within-case variance "
+            f"{count(len(setup.noisy), 'noisy case')} (within-case variance "
             f"{setup.variance:.3f}): gains are tested and confirmed on fresh rollouts"
         )
     if prospect.maybe_cached:
         notes.append(
-            f"{prospect.maybe_cached} cases use the network and never varied: cached?"
+            f"{count(prospect.maybe_cached, 'case')} with network access never varied: "
+            "cached?"
         )
     if not setup.test:
         notes.append("no test split: the final figure will be in-sample")

@@ -28,6 +28,7 @@ from pytest_evo.plugin.hooks import split_from_hook
 from pytest_evo.plugin.plain import plain
 from pytest_evo.plugin.plain import Reader
 from pytest_evo.plugin.plain import without_addresses
+from pytest_evo.wording import count
 
 _NAMED = 3  # cases of one problem
 _KEYWORDS = (
@@ -61,11 +62,11 @@ def collected_marks(session: pytest.Session) -> Collected:
             message names all such tests.
     """
     chosen = [item for item in session.items if _is_case(item)]
-    total = len(session.items)
-    how = f"{len(chosen)} of {total} tests are marked evo or use an evo_* fixture"
+    total = count(len(session.items), "test")
+    how = f"{len(chosen)} of {total} marked evo or using an evo_* fixture"
     if not chosen:
         chosen = list(session.items)
-        how = f"all {total} tests: none is marked evo or uses an evo_* fixture"
+        how = "all tests: none is marked evo or uses an evo_* fixture"
     items = _by_id(chosen)
     splits = split_from_hook(session.config, chosen)
     fingerprints = _Fingerprints(session.config.rootpath)

@@ -12,6 +12,7 @@ import pytest
 
 from pytest_evo.models import CaseId
 from pytest_evo.plugin.cases import case_id
+from pytest_evo.wording import count
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 _FIXTURES = frozenset({"vcr", "vcr_cassette"})
@@ -55,8 +56,8 @@ def cassette_problem(items: Iterable[pytest.Item], rootdir: Path) -> str | None:
     if len(replays) > len(shown):
         shown.append(f"  and {len(replays) - len(shown)} more")
     return (
-        f"{len(replays)} cases replay recorded answers, which stay the same whatever "
-        "a candidate asks:\n"
+        f"recorded answers stay the same whatever a candidate asks, and "
+        f"{count(len(replays), 'case')} would get some:\n"
         + "\n".join(shown)
         + "\nrecord anew with --record-mode=rewrite (pytest-recording) or "
         "--vcr-record=all (pytest-vcr), deselect them, or, if the answers do not "

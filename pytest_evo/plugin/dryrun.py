@@ -10,6 +10,7 @@ from pytest_evo.models import CaseMark
 from pytest_evo.plugin import planning
 from pytest_evo.plugin.task import Task
 from pytest_evo.settings import Settings
+from pytest_evo.wording import count
 
 
 def dry_run_rows(
@@ -33,7 +34,7 @@ def dry_run_rows(
     cost = estimate(marks, plan)
     texts = planning.limit_texts(limits, default)
     worst = (
-        f"at most {limits.rollouts:,} rollouts"
+        f"at most {count(limits.rollouts, 'rollout')}"
         if limits.rollouts is not None
         else "no limit on rollouts: give --budget-rollouts=N"
     )
@@ -44,9 +45,10 @@ def dry_run_rows(
         f"proposer: {task.proposer_name}",
         f"slots: {plan.slots}",
         f"budget: {', '.join(f'{k} {v}' for k, v in texts.items())}",
-        f"before the first proposal: {cost.cases} rollouts for the baseline and "
-        f"up to {cost.noise} to measure noise",
-        f"kept for the final measurement: {cost.reserve} rollouts, more if noisy",
+        f"before the first proposal: {count(cost.cases, 'rollout')} for the baseline "
+        f"and up to {cost.noise} to measure noise",
+        f"kept for the final measurement: {count(cost.reserve, 'rollout')}, "
+        "more if noisy",
         f"worst case: {worst}",
         "nothing was run; leave out --evo-dry-run to start",
     ]

@@ -34,6 +34,7 @@ from pytest_evo.plugin.plain import cut
 from pytest_evo.plugin.plain import plain
 from pytest_evo.plugin.recording import Notes
 from pytest_evo.plugin.recording import SCORE
+from pytest_evo.wording import count
 
 if TYPE_CHECKING:
     from pytest_evo.plugin.modelcalls import ModelCall
@@ -127,14 +128,15 @@ def check_score_from(score_from: str | None, start: Sequence[Rollout]) -> None:
         return
     if names:
         raise SuiteProblem(
-            f"score_from is {score_from!r}, and none of the {len(rows)} cases gave "
-            f"that metric; they gave {_listed(sorted(names))}. Correct score_from in "
-            "[tool.pytest_evo], or leave it out"
+            f"score_from is {score_from!r}, and of {count(len(rows), 'case')} none "
+            f"gave that metric; they gave {_listed(sorted(names))}. Correct score_from "
+            "in [tool.pytest_evo], or leave it out"
         )
     raise SuiteProblem(
-        f"score_from is {score_from!r}, and none of the {len(rows)} cases gave any "
-        f'metric. Give evo_score("{score_from}", value) before what may fail, so that '
-        "the start has a score, or leave score_from out to select on passed and failed"
+        f"score_from is {score_from!r}, and of {count(len(rows), 'case')} none gave "
+        f'any metric. Give evo_score("{score_from}", value) before what may fail, so '
+        "that the start has a score, or leave score_from out to select on passed "
+        "and failed"
     )
 
 

@@ -57,6 +57,7 @@ from pytest_evo.store.run_directory import NewRun
 from pytest_evo.store.run_directory import open_existing
 from pytest_evo.store.run_directory import RunDirectory
 from pytest_evo.store.trees import TreeFiles
+from pytest_evo.wording import count
 
 _SHOWN = 5
 _NOT_RESUMED = frozenset({"resume", "dry_run", "apply", "require_gain"})
@@ -327,18 +328,18 @@ def check_fingerprints(
     now = {mark.id: mark.fingerprint for mark in marks}
     now = _with_reached(now, files, rootdir)
     gone = [case.id for case in frozen.cases if case.id not in now]
-    changed = [
+    edited = [
         case.id
         for case in frozen.cases
         if case.id in now and now[case.id] != case.fingerprint
     ]
-    if not gone and not changed:
+    if not gone and not edited:
         return
     lines = [f"  gone: {case}" for case in gone[:_SHOWN]]
-    lines += [f"  changed: {case}" for case in changed[:_SHOWN]]
+    lines += [f"  changed: {case}" for case in edited[:_SHOWN]]
     raise SuiteProblem(
         f"the suite is not the one that run {files.directory.id} was begun with: "
-        f"{len(gone)} cases are gone and {len(changed)} have changed (parameters, "
+        f"{count(len(gone), 'case')} gone and {len(edited)} changed (parameters, "
         "source, conftest or fingerprint_env):\n"
         + "\n".join(lines)
         + "\nStart a new run: pytest --evolve"

@@ -40,6 +40,7 @@ from pytest_evo.proposers.memory import known_values
 from pytest_evo.proposers.memory import Memory
 from pytest_evo.proposers.tpe import Suggestions
 from pytest_evo.protocols import ProposalRequest
+from pytest_evo.wording import count
 
 _SPREAD = 0.2  # of a single step, as a share of the scale
 _POOL = 24
@@ -279,8 +280,8 @@ class _Choice:
                 if self._is_new(values):
                     return Move(values, "one of the last settings not tried")
         raise ProposerExhausted(
-            f"all settings of {len(self._space.axes)} knobs were tried; widen their "
-            "ranges or declare more knobs"
+            f"all settings of {count(len(self._space.axes), 'knob')} were tried; "
+            "widen their ranges or declare more knobs"
         )
 
 

@@ -14,6 +14,7 @@ from datetime import datetime
 from datetime import timedelta
 
 from pytest_evo.reports.text import visible
+from pytest_evo.wording import count as count
 
 PROJECTION_AFTER = 20
 
@@ -100,7 +101,7 @@ def header_lines(facts: HeaderFacts, *, ascii_only: bool = False) -> list[Line]:
         (
             "of that",
             f"baseline {facts.baseline:,}, noise {facts.noise:,}, final measurement "
-            f"{facts.reserve:,} = {fixed:,} rollouts",
+            f"{facts.reserve:,} = {count(fixed, 'rollout')}",
         ),
         ("leaves", _prospect(facts)),
     ]
@@ -183,11 +184,6 @@ def duration(seconds: float) -> str:
     if whole < 3_600:
         return f"{whole // 60} min {whole % 60:02d} s"
     return f"{whole // 3_600} h {whole % 3_600 // 60:02d} min"
-
-
-def count(number: int, word: str) -> str:
-    """``1 case``, ``2,000 cases``."""
-    return f"{number:,} {word}" + ("" if number == 1 else "s")
 
 
 def _size(size: int) -> str:

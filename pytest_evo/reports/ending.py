@@ -9,7 +9,6 @@ from pytest_evo.models import CaseId
 from pytest_evo.models import Claim
 from pytest_evo.models import START
 from pytest_evo.models import Status
-from pytest_evo.reports.console import count
 from pytest_evo.reports.console import Line
 from pytest_evo.reports.costs import COST_HEAD
 from pytest_evo.reports.costs import cost_rows
@@ -20,6 +19,7 @@ from pytest_evo.reports.model import Standing
 from pytest_evo.reports.model import standings
 from pytest_evo.reports.text import cap
 from pytest_evo.reports.text import visible
+from pytest_evo.wording import count
 
 SHOWN_CANDIDATES = 8
 SHOWN_CASES = 10
@@ -210,7 +210,7 @@ def diff_lines(
     ]
     if len(texts) > len(shown):
         left = len(texts) - len(shown)
-        lines.append(Line(f"... {left} more lines: pytest-evo diff", "dim"))
+        lines.append(Line(f"... {count(left, 'more line')}: pytest-evo diff", "dim"))
     return lines
 
 

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 from pytest_evo.models import ChangelogEntry
 from pytest_evo.models import START
-from pytest_evo.reports.console import count
 from pytest_evo.reports.costs import COST_HEAD
 from pytest_evo.reports.costs import cost_rows
 from pytest_evo.reports.ending import change_text
@@ -25,6 +24,7 @@ from pytest_evo.reports.text import code
 from pytest_evo.reports.text import fence
 from pytest_evo.reports.text import plain
 from pytest_evo.reports.tiers import tier_section
+from pytest_evo.wording import count
 
 MAX_DIFF = 24_000
 SHOWN_CANDIDATES = 10
@@ -86,7 +86,7 @@ def _claim(run: RunReport) -> str:
     lines.append(
         f"Better on {len(claim.better)}, worse on {len(claim.worse)}, the same on "
         f"{max(0, claim.cases - len(claim.better) - len(claim.worse))} of "
-        f"{claim.cases} cases."
+        f"{count(claim.cases, 'case')}."
     )
     return "\n\n".join(lines)
 
@@ -99,8 +99,8 @@ def _warnings(run: RunReport) -> str:
     ]
     if run.noise is not None and run.noise.maybe_cached:
         lines.append(
-            f"> **Warning:** {len(run.noise.maybe_cached)} cases use the network but "
-            "never vary. If their answers are cached, the score is of the cache."
+            f"> **Warning:** {count(len(run.noise.maybe_cached), 'case')} with network "
+            "access never varied. If answers are cached, the score is of the cache."
         )
     if run.left_out:
         some = ", ".join(code(case, 80) for case, _ in run.left_out[:NAMED])
@@ -128,7 +128,7 @@ def _changes(run: RunReport) -> str:
         what = f" ({plain(entry.change, 40)})" if entry.change else ""
         lines.append(f"- {code(entry.file)}{what}: {plain(entry.reason)}")
     if len(entries) > SHOWN_CHANGES:
-        lines.append(f"- and {len(entries) - SHOWN_CHANGES} earlier changes")
+        lines.append(f"- and {count(len(entries) - SHOWN_CHANGES, 'earlier change')}")
     return "\n".join(lines)
 
 
@@ -141,7 +141,7 @@ def _table(run: RunReport) -> str:
     rows = [_row(run, one) for one in found[:SHOWN_CANDIDATES]]
     lines = ["### Candidates", "", head, rule, *rows]
     if len(found) > SHOWN_CANDIDATES:
-        lines += ["", f"{len(found) - SHOWN_CANDIDATES} more are in the run directory."]
+        lines += ["", f"In the run directory: {len(found) - SHOWN_CANDIDATES} more."]
     return "\n".join(lines)
 
 
@@ -184,8 +184,8 @@ def _diff(run: RunReport) -> str:
 def _cost(run: RunReport) -> str:
     lines = ["### Cost", ""]
     total = sum(run.spent.values())
-    by = ", ".join(f"{plain(name, 40)} {count:,}" for name, count in run.spent.items())
-    lines.append(f"{total:,} rollouts" + (f": {by}." if by else "."))
+    by = ", ".join(f"{plain(name, 40)} {n:,}" for name, n in run.spent.items())
+    lines.append(count(total, "rollout") + (f": {by}." if by else "."))
     rows = cost_rows(run)
     if rows:
         rule = ["---", *["---:"] * (len(COST_HEAD) - 1)]
@@ -200,7 +200,7 @@ def _end(run: RunReport, run_argument: str) -> str:
     else:
         detail = f" ({plain(run.stop.detail)})" if run.stop.detail else ""
         why = (
-            f"Ended after {run.stop.iterations} iterations: "
+            f"Ended after {count(run.stop.iterations, 'iteration')}: "
             f"{plain(run.stop.reason)}{detail}."
         )
     facts = f"Run {code(run.id)}, seed {run.seed}."

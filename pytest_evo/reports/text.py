@@ -10,6 +10,8 @@ import hashlib
 import re
 from collections.abc import Sequence
 
+from pytest_evo.wording import count
+
 _ANSI = re.compile(
     "\x1b\\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
     "|\x1b\\][^\x07\x1b\n]*(?:\x07|\x1b\\\\)"  # OSC: titles, links
@@ -42,7 +44,8 @@ def cap(text: str, limit: int) -> str:
     tail = limit // 4
     head = limit - tail
     missing = len(text) - limit
-    return f"{text[:head]}\n... {missing:,} characters left out ...\n{text[-tail:]}"
+    left_out = count(missing, "character")
+    return f"{text[:head]}\n... {left_out} left out ...\n{text[-tail:]}"
 
 
 def clean(text: str, limit: int) -> str:

@@ -17,7 +17,6 @@ from pytest_evo.models import ChangelogEntry
 from pytest_evo.models import EPSILON
 from pytest_evo.models import Kind
 from pytest_evo.models import Outcome
-from pytest_evo.reports.console import count
 from pytest_evo.reports.console import Line
 from pytest_evo.reports.model import last_attempts
 from pytest_evo.reports.model import RunReport
@@ -25,6 +24,7 @@ from pytest_evo.reports.model import scores
 from pytest_evo.reports.text import cap
 from pytest_evo.reports.text import code
 from pytest_evo.reports.text import visible
+from pytest_evo.wording import count
 
 SHOWN = 10
 BYPASSED = "I"

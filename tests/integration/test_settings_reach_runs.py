@@ -158,5 +158,6 @@ def test_recorded_answers_are_refused_without_the_setting(
     pytester: pytest.Pytester,
 ) -> None:
     run = run_odd(make(pytester.path), "-n", "1", status=4)
-    assert "1 cases replay recorded answers" in run.output
+    assert "recorded answers stay the same" in run.output
+    assert "1 case would get some" in run.output
     assert not (run.root / "warm.log").exists()

@@ -112,5 +112,11 @@ class EngineSession:
         # last, so that no other plugin takes the counters for reports
         count = self.pool.finished_rollouts
         if count:
-            terminalreporter._add_stats("rollouts", [SimpleNamespace()] * count)
+            add_rollouts(terminalreporter, count)
         return result
+
+
+def add_rollouts(terminalreporter: Any, number: int) -> None:
+    """Have pytest's last line say ``1 rollout``, ``12 rollouts``."""
+    word = "rollout" if number == 1 else "rollouts"
+    terminalreporter._add_stats(word, [SimpleNamespace()] * number)

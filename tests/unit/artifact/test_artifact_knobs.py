@@ -183,6 +183,12 @@ def test_read_knob_says_what_is_missing(suffix, key):
         read_knob(TEXTS[suffix], suffix, key)
 
 
+@pytest.mark.parametrize("suffix", TEXTS)
+def test_read_knob_says_what_a_key_holds_that_is_no_single_value(suffix):
+    with pytest.raises(ArtifactProblem, match=r"'bm25' is a table, not a number"):
+        read_knob(TEXTS[suffix], suffix, "bm25")
+
+
 @pytest.mark.parametrize("key", ["", ".", "a.", ".a", "a..b", '"a', '"a"b'])
 def test_read_knob_refuses_malformed_keys(key):
     with pytest.raises(ArtifactProblem, match="is no key"):

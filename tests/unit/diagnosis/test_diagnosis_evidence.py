@@ -354,7 +354,7 @@ def test_files_and_values_hold_the_same_facts(tmp_path):
     assert (told["name"], told["weak"]) == ("c0001/1", True)
     assert [name for name, _ in evidence.diagnoses] == ["c0001/1"]
     brief = (tmp_path / "brief.md").read_text()
-    assert "-1 against c0000 (1 to 0) on the 1 cases that reach the file" in brief
+    assert "-1 against c0000 (1 to 0) on 1 case reaching the file" in brief
     assert "WEAK" in brief
     assert "# Traces of failures" in brief
 

@@ -362,7 +362,7 @@ def test_time_that_ends_in_the_baseline_is_told_with_the_way_on() -> None:
 
 def test_suite_that_no_case_can_score_is_refused() -> None:
     world = World(fault=lambda request, case, repeat: Outcome.ERROR)
-    with pytest.raises(SuiteProblem, match="none of the 40 cases passed or failed"):
+    with pytest.raises(SuiteProblem, match="of 40 cases none passed or failed"):
         world.run()
 
 

@@ -46,6 +46,12 @@ def test_fewer_cases_are_dealt_half_and_half(count: int, seed: int) -> None:
     assert abs(sizes[Split.TRAIN] - sizes[Split.VAL]) <= 1
 
 
+def test_single_case_is_counted_as_one_where_it_leaves_a_split_empty() -> None:
+    cases = marks(1)
+    with pytest.raises(SuiteProblem, match=r"^of 1 case none is val: "):
+        deal(cases, outcomes(cases), {cases[0].id: Split.TRAIN}, None, 0)
+
+
 def test_failing_cases_are_spread_over_all_splits() -> None:
     cases = marks(120)
     ends = outcomes(cases)

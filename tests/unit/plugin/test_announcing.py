@@ -39,7 +39,8 @@ def test_start_that_fails_in_every_case_is_told_with_its_first_failure(notes):
     passed = Phase("setup", "passed", 0.0, "")
     (note,) = notes(passed, Phase("call", "failed", 0.0, OSERROR, file="t.py", line=7))
     assert note.startswith(
-        f"all 2 cases fail on the start; t.py::a says: {OSERROR} (t.py:7). If no edit"
+        "every case fails on the start, 2 cases in all; t.py::a says: "
+        f"{OSERROR} (t.py:7). If no edit"
     )
 
 
@@ -58,7 +59,7 @@ def test_failures_that_are_expected_are_told_too(notes):
 
 
 def test_failure_of_which_nothing_is_known_is_counted_all_the_same(notes):
-    assert notes()[0].startswith("all 2 cases fail on the start. If")
+    assert notes()[0].startswith("every case fails on the start, 2 cases in all. If")
     store = MemoryRollouts()
     assert len([*failing_notes(CASES, {}, store)]) == 1
 

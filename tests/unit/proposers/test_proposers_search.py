@@ -187,7 +187,7 @@ def test_search_never_comes_back_to_the_start_and_ends(tmp_path):
         assert new["n"] not in seen
         seen.append(new["n"])
         history.append(attempt(number, proposal, -0.1, parent="c0001"))
-    with pytest.raises(ProposerExhausted, match="all settings of 1 knobs"):
+    with pytest.raises(ProposerExhausted, match="all settings of 1 knob were tried"):
         ask(
             proposer,
             tmp_path,

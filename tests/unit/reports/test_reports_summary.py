@@ -61,6 +61,17 @@ def test_summary_of_a_killed_run_says_so_and_how_to_go_on():
     assert "pytest --evolve --evo-resume=last" in text
 
 
+def test_summary_has_one_in_the_singular():
+    run = grown_run(spent={"baseline": 1})
+    run = with_claim(replace(run, stop=replace(run.stop, iterations=1)), cases=1)
+    run = replace(run, noise=NoiseMeasured((), (), 0.0, maybe_cached=("a",)))
+    text = summary_markdown(run)
+    assert "Ended after 1 iteration:" in text
+    assert "\n1 rollout: baseline 1." in text
+    assert " of 1 case." in text
+    assert "1 case with network access never varied" in text
+
+
 def test_summary_tells_why_files_changed_along_the_descent():
     entry = ChangelogEntry("a.md", "shorter is better", "modified")
     text = summary_markdown(with_change(grown_run(), entry))
@@ -72,7 +83,7 @@ def test_summary_warns_of_audit_metrics_and_of_caches():
     run = replace(run, noise=NoiseMeasured((), (), 0.0, maybe_cached=("a", "b")))
     text = summary_markdown(run)
     assert "> **Warning:** the audit metric `polite` fell from 0.900 to 0.600" in text
-    assert "2 cases use the network but never vary" in text
+    assert "2 cases with network access never varied" in text
 
 
 def test_summary_fits_a_pull_request_however_big_the_diff_is():
