@@ -22,6 +22,7 @@ from pytest_evo.models import CaseMark
 from pytest_evo.models import Split
 from pytest_evo.models import TreeHash
 from pytest_evo.settings import Settings
+from pytest_evo.wording import count
 
 MOST_SLOTS = 4
 LEAST_SEARCH = 500
@@ -41,8 +42,9 @@ def choose_cases(
         how = f"{len(chosen)} of {len(marks)} match the setting cases"
     if not chosen:
         raise SuiteProblem(
-            f"cases = {list(settings.cases)!r} matches none of the {len(marks)} "
-            f"collected tests, for example {marks[0].id!r}. Write globs of node ids."
+            f"cases = {list(settings.cases)!r} matches nothing of "
+            f"{count(len(marks), 'collected test')}, for example {marks[0].id!r}. "
+            "Write globs of node ids."
         )
     salt = "\0".join(
         f"{name}={os.environ.get(name, '')}" for name in settings.fingerprint_env

@@ -112,7 +112,9 @@ def leaderboard_report(run: RunReport) -> Parts:
     """One testcase per candidate, best first; nothing in it is a failure."""
     namer = Namer()
     built = [_leader(run, one, namer) for one in standings(run)]
-    properties = [("evo.schema", "1"), ("evo.run", run.id), ("evo.winner", run.winner)]
+    properties = [("evo.schema", "1"), ("evo.run", run.id)]
+    if run.has_start:
+        properties.append(("evo.winner", run.winner))
     return _pages(run, "evo.leaderboard", properties, built, None)
 
 

@@ -144,6 +144,7 @@ def test_run_that_was_stopped_in_its_baseline_is_no_result(project, capsys):
     summary = (project / "evo-reports/summary.md").read_text()
     assert "the baseline of `prompts` is not complete" in summary
     assert "pytest --evolve --evo-resume=last" in summary
+    assert "evo.winner" not in (project / "evo-reports/leaderboard.xml").read_text()
     for word in ("nothing better", "No candidate", "Candidates"):
         assert word not in summary
 

@@ -49,7 +49,7 @@ def test_cases_are_named_by_glob_id_file_or_folder(pattern: str, covered: bool) 
 
 
 def test_cases_setting_that_matches_nothing_is_refused() -> None:
-    with pytest.raises(SuiteProblem, match="matches none of the 50"):
+    with pytest.raises(SuiteProblem, match="matches nothing of 50 collected tests"):
         planning.choose_cases(MARKS, "all", Settings(cases=("nothing",)))
 
 
