@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pytest_evo import wording
 from pytest_evo.models import CaseId
 
 
@@ -14,7 +15,7 @@ def points(share: float) -> str:
 
 def count(names: Sequence[object], noun: str) -> str:
     """How many there are, like ``2 cases``."""
-    return f"{len(names)} {noun}{'' if len(names) == 1 else 's'}"
+    return wording.count(len(names), noun)
 
 
 def some(names: Sequence[CaseId], most: int = 5) -> str:

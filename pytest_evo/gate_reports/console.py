@@ -20,6 +20,7 @@ from pytest_evo.gate_reports.words import unrun_lines
 from pytest_evo.gate_reports.words import WORSE
 from pytest_evo.reports.console import Line
 from pytest_evo.reports.text import visible
+from pytest_evo.wording import count
 
 SHOWN = 30
 SHOWN_NAMES = 10
@@ -120,7 +121,7 @@ def _spent(decision: GateDecision, record: GateRecord) -> str:
     cost = f", {spent.tokens:,} tokens" if spent.tokens else ""
     cost += f", ${spent.usd:.4f}" if spent.usd else ""
     return (
-        f"against {visible(against(record))}: {spent.rollouts:,} rollouts "
+        f"against {visible(against(record))}: {count(spent.rollouts, 'rollout')} "
         f"({spent.base:,} base, {spent.head:,} head){cost}"
     )
 

@@ -12,7 +12,7 @@ from pytest_evo.gate.values import GateDecision
 from pytest_evo.gate.values import GateVerdict
 from pytest_evo.gate.values import LimitCheck
 from pytest_evo.models import EPSILON
-from pytest_evo.reports.console import count
+from pytest_evo.wording import count
 
 HEADLINES: Mapping[GateVerdict, str] = {
     GateVerdict.REGRESSED: "regressed: this change makes the artifact worse",

@@ -14,7 +14,7 @@ from datetime import datetime
 from datetime import timedelta
 
 from pytest_evo.reports.text import visible
-from pytest_evo.wording import count as count
+from pytest_evo.wording import count
 
 PROJECTION_AFTER = 20
 

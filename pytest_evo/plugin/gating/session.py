@@ -44,6 +44,7 @@ from pytest_evo.plugin.terminal import LiveDisplay
 from pytest_evo.reports.console import Line
 from pytest_evo.reports.console import ProgressState
 from pytest_evo.reports.text import visible
+from pytest_evo.wording import count
 
 _STOPPED = "stopped by a person"
 
@@ -341,7 +342,7 @@ def _why_nothing(plan: GatePlan, suite: Suite, beside: Beside) -> str:
     if plan.changed:
         files = ", ".join(path for path, _ in plan.changed[:5])
         return (
-            f"none of the {len(suite.marks)} cases opens a file that changed "
+            f"of {count(len(suite.marks), 'case')} none opens a file that changed "
             f"({files}): nothing was run; --evo-gate-all runs everything"
         )
     others = len(beside.changes.tests) + len(beside.changes.code)
