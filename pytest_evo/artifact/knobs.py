@@ -53,7 +53,7 @@ def read_knob(text: str, suffix: str, key: str) -> Scalar:
         return value
     raise ArtifactProblem(
         f"The knob {key!r} is {a_kind(value)}, not a number, a text, true or false. "
-        " Write the key of a single value."
+        "Write the key of a single value."
     )
 
 
