@@ -50,7 +50,7 @@ from torn_files import TAIL
 OPTIONS = ("-n", "2", "--evo-slots=2", "--evo-batch=4", "--evo-chain-depth=3")
 GONE = 10.0
 APART = 12
-"""Executed cases between two kills: more than are in flight with their retries."""
+"""Executed cases between two kills, at least: more than are in flight."""
 
 
 @dataclass
@@ -117,6 +117,24 @@ def count_lines(root: Path) -> int:
     """Rollouts that have begun."""
     log = root / "executed.log"
     return log.read_bytes().count(b"\n") if log.exists() else 0
+
+
+def is_retried(root: Path) -> bool:
+    """Whether something that was killed waits for its second attempt, or has it.
+
+    A retry comes when all else of its step has run, which may be many rollouts later.
+    """
+    rows = of_kind(all_records(root), "rollout")
+    keys = {
+        attempt: {
+            (row["tree"], row["case"], row["repeat"])
+            for row in rows
+            if row["attempt"] == attempt and row["outcome"] != "lost"
+            if attempt or row["outcome"] == "crashed"
+        }
+        for attempt in (0, 1)
+    }
+    return bool(keys[0] - keys[1])
 
 
 def has_stopped(root: Path) -> bool:
@@ -226,6 +244,8 @@ def harm_processes(
             target = max(target, earliest)
             while not session.ended and count_lines(root) < target:
                 time.sleep(0.004)
+            while not session.ended and is_retried(root):
+                time.sleep(0.02)
             time.sleep(rng.uniform(0.0, 0.05))
             pids = session.children() if what == "child" else session.workers()
             pids = [pid for pid in pids if pid not in stopped]
