@@ -101,7 +101,7 @@ class ItemRunner:
         artifact: Path,
         emit: Emit,
         leave: Callable[[], bool] = lambda: False,
-        spent: Callable[[CaseId, int, Usage], None] | None = None,
+        spent: Callable[[CaseId, int, Callable[[], Usage]], None] | None = None,
     ) -> None:
         """Run cases in the given order; a case without an item is ``missing``.
 
@@ -112,7 +112,7 @@ class ItemRunner:
             artifact: the candidate's directory.
             emit: called when a set-up starts and when the tear-down is over.
             leave: asked when an item is over; true: the others are not run here.
-            spent: told what a rollout has spent by now, whenever that changes.
+            spent: told whenever what a rollout has spent changes, with what adds it up.
         """
         self._recorder.leave = leave
         os.environ[ARTIFACT_VARIABLE] = str(artifact)
@@ -128,8 +128,8 @@ class ItemRunner:
             self._reset(item)
             if spent is not None:
                 notes = item.stash[NOTES]
-                running = RunningUsage(notes)
-                notes.on_spend = partial(_tell_spent, spent, case, repeat, running)
+                total = RunningUsage(notes).total
+                notes.on_spend = partial(spent, case, repeat, total)
             reseed(seed, case, repeat)
             emit("started", case, repeat, None)
             emit("finished", case, repeat, self._rollout(self._recorded(item, after)))
@@ -231,15 +231,6 @@ class ItemRunner:
 
 
 _REPORT_DEPTH = -16
-
-
-def _tell_spent(
-    spent: Callable[[CaseId, int, Usage], None],
-    case: CaseId,
-    repeat: int,
-    running: RunningUsage,
-) -> None:
-    spent(case, repeat, running.total())
 
 
 def _nobody() -> None:

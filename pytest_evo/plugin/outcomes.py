@@ -162,7 +162,7 @@ def metrics_of(notes: Notes) -> tuple[Metric, ...]:
 
 def usage_of(notes: Notes) -> Usage:
     """Everything that was given with ``evo_usage`` and the calls that were counted."""
-    return sum((call.usage() for call in list(notes.model_calls)), _given(notes))
+    return RunningUsage(notes).total()
 
 
 def _given(notes: Notes) -> Usage:

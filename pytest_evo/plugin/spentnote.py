@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 from os import close  # the code under test may have others by now
@@ -38,11 +39,14 @@ class SpentNote:
         self._path = str(folder / NAME)
         self._owner = getpid()
 
-    def __call__(self, case: CaseId, repeat: int, usage: Usage) -> None:
-        """Write what a rollout has spent by now in place of what was there."""
+    def __call__(self, case: CaseId, repeat: int, total: Callable[[], Usage]) -> None:
+        """Write what a rollout has spent by now in place of what was there.
+
+        ``total`` is not asked in a fork, where its lock may be held for ever.
+        """
         if getpid() != self._owner:
             return
-        text = json.dumps([case, repeat, asdict(usage)])
+        text = json.dumps([case, repeat, asdict(total())])
         with suppress(OSError):  # no room, or the test has removed its folder
             descriptor = open_(self._path, _WRITE, 0o600)
             try:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from pytest_evo.models import NO_USAGE
 from pytest_evo.models import Usage
+from pytest_evo.plugin.forking import fork
 from pytest_evo.plugin.modelcalls import ModelCall
 from pytest_evo.plugin.outcomes import RunningUsage
 from pytest_evo.plugin.outcomes import usage_of
@@ -25,16 +26,25 @@ SHORT = Usage(1, 2, usd=None)
 
 def test_last_note_counts_and_only_for_its_own_rollout(tmp_path):
     note = SpentNote(tmp_path)
-    note("t.py::a[\udc80]", 0, LONG)
+    note("t.py::a[\udc80]", 0, lambda: LONG)
     assert spent_so_far(tmp_path, "t.py::a[\udc80]", 0) == LONG
-    note("t.py::a", 1, SHORT)  # shorter than what was there
+    note("t.py::a", 1, lambda: SHORT)  # shorter than what was there
     assert spent_so_far(tmp_path, "t.py::a", 1) == SHORT
     assert spent_so_far(tmp_path, "t.py::a", 0) == NO_USAGE
     assert spent_so_far(tmp_path, "t.py::b", 1) == NO_USAGE
 
 
+def test_fork_of_a_test_asks_nothing_and_notes_nothing(tmp_path):
+    note = SpentNote(tmp_path)
+    note("t.py::a", 0, lambda: SHORT)
+    # what adds up may wait for ever there: for a lock that nobody gives back
+    child = fork(lambda: note("t.py::a", 0, lambda: os._exit(1)))
+    assert os.waitpid(child, 0)[1] == 0
+    assert spent_so_far(tmp_path, "t.py::a", 0) == SHORT
+
+
 def test_folder_that_a_test_removed_is_no_error(tmp_path):
-    SpentNote(tmp_path / "gone")("t.py::a", 0, LONG)
+    SpentNote(tmp_path / "gone")("t.py::a", 0, lambda: LONG)
     assert spent_so_far(tmp_path / "gone", "t.py::a", 0) == NO_USAGE
 
 
@@ -62,13 +72,13 @@ def test_figures_that_cannot_be_are_no_note(tmp_path, wrong):
 @pytest.mark.parametrize("trap", [os.mkfifo, os.mkdir])
 def test_what_is_no_file_is_no_note_and_hangs_nobody(tmp_path, trap):
     trap(tmp_path / NAME)
-    SpentNote(tmp_path)("t.py::a", 0, LONG)
+    SpentNote(tmp_path)("t.py::a", 0, lambda: LONG)
     assert spent_so_far(tmp_path, "t.py::a", 0) == NO_USAGE
 
 
 def test_link_to_a_note_is_no_note(tmp_path):
     (tmp_path / "other").mkdir()
-    SpentNote(tmp_path / "other")("t.py::a", 0, LONG)
+    SpentNote(tmp_path / "other")("t.py::a", 0, lambda: LONG)
     (tmp_path / NAME).symlink_to(tmp_path / "other" / NAME)
     assert spent_so_far(tmp_path, "t.py::a", 0) == NO_USAGE
 
@@ -113,5 +123,5 @@ def test_whatever_a_test_writes_there_is_no_error(tmp_path_factory, data):
 )
 def test_any_sound_sum_comes_back(tmp_path_factory, usage):
     folder = tmp_path_factory.mktemp("note")
-    SpentNote(folder)("t.py::a", 3, usage)
+    SpentNote(folder)("t.py::a", 3, lambda: usage)
     assert spent_so_far(folder, "t.py::a", 3) == replace(usage)
