@@ -41,8 +41,7 @@ class DirectoryBlobs:
         sha = hashlib.sha256(data).hexdigest()
         if sha in self._known:
             return sha
-        if not self._is_whole(sha, data):
-            write_once(self._file(sha), data)
+        write_once(self._file(sha), data, lambda: self._is_whole(sha, data))
         if len(self._known) >= _MOST_KNOWN:
             self._known.clear()  # what comes again is looked for on the disk again
         self._known.add(sha)

@@ -9,14 +9,18 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from pytest_evo.artifact.blobs import BlobStore
+from pytest_evo.artifact.blobs import MemoryBlobs
 from pytest_evo.artifact.removal import remove
 from pytest_evo.artifact.trees import diff
 from pytest_evo.artifact.trees import restore
+from pytest_evo.artifact.trees import snapshot
+from pytest_evo.errors import ArtifactProblem
 from pytest_evo.models import CandidateId
 from pytest_evo.models import ChangelogEntry
 from pytest_evo.models import TreeHash
 from pytest_evo.store.disk import failed
 from pytest_evo.store.disk import write_atomic
+from pytest_evo.store.disk import write_plain
 from pytest_evo.store.records import adapter_for
 from pytest_evo.store.records import to_json
 from pytest_evo.store.trees import TreeFiles
@@ -64,19 +68,26 @@ class CandidateFiles:
         return self._folder / candidate / "artifact"
 
     def _materialise(self, target: Path, tree: TreeHash) -> None:
-        """Put the files in place at once; a folder of another tree is replaced."""
-        mark = target.with_name(".tree")
-        if target.is_dir() and _content(mark) == tree.encode():
-            return
+        """Put the files in place at once; a folder with other files is replaced."""
         draft = target.with_name(f".artifact-{os.getpid()}")
         try:
+            there = os.path.lexists(target)
+            if there and _holds(target, tree):
+                return
             remove(draft)
             restore(self._trees.get(tree), self._blobs, draft)
-            remove(target)
+            if there:
+                remove(target)
             draft.rename(target)
         except OSError as error:
             raise failed(error, target) from error
-        write_atomic(mark, tree.encode(), durable=False)
+
+
+def _holds(folder: Path, tree: TreeHash) -> bool:
+    try:
+        return snapshot(folder, MemoryBlobs()).hash == tree
+    except ArtifactProblem:
+        return False
 
 
 def changelog_lines(changelog: Sequence[ChangelogEntry]) -> bytes:
@@ -86,12 +97,11 @@ def changelog_lines(changelog: Sequence[ChangelogEntry]) -> bytes:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    if _content(path) != data:
-        write_atomic(path, data, durable=False)
-
-
-def _content(path: Path) -> bytes | None:
+    """Write a file anew, unless it is there as it has to be."""
     try:
-        return path.read_bytes()
+        found = path.read_bytes()
     except FileNotFoundError:
-        return None
+        write_plain(str(path), data)
+    else:
+        if found != data:
+            write_atomic(path, data, durable=False)

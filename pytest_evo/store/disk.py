@@ -7,6 +7,7 @@ import errno
 import itertools
 import os
 import sys
+from collections.abc import Callable
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from pytest_evo.errors import RunDirectoryProblem
 
 _COUNTER = itertools.count()
 _FLAGS = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS
+_ANEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _FLAGS
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _REFUSED = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 
@@ -103,9 +106,7 @@ def write_atomic(path: Path, data: bytes, *, durable: bool = True) -> None:
     """
     temporary = path.with_name(f".{path.name[:80]}.{os.getpid()}-{next(_COUNTER)}.tmp")
     try:
-        descriptor = os.open(
-            temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, 0o644
-        )
+        descriptor = os.open(temporary, _NEW, 0o644)
         try:
             write_all(descriptor, data)
             if durable:
@@ -121,19 +122,52 @@ def write_atomic(path: Path, data: bytes, *, durable: bool = True) -> None:
         raise failed(error, path) from error
 
 
-def write_once(path: Path, data: bytes) -> None:
-    """Write a file that is named by its content; durable on return.
+def write_plain(path: str, data: bytes) -> None:
+    """Write a file under its own name and do not wait for the disk.
 
-    It is created under its own name, so that one wait for the disk covers content and
-    name. What a crash leaves is found by its name not being that of its content.
+    For what is no truth: moving it into place would take three times as long. Its
+    folder is made if it is not there.
 
     Raises:
         RunDirectoryProblem: the disk is full, read-only or broken; no file is left.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.unlink(missing_ok=True)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, 0o644)
+        try:
+            descriptor = os.open(path, _ANEW, 0o644)
+        except FileNotFoundError:  # the first of its folder
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(path, _ANEW, 0o644)
+        try:
+            write_all(descriptor, data)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            Path(path).unlink()
+        raise failed(error, Path(path)) from error
+
+
+def write_once(path: Path, data: bytes, is_whole: Callable[[], bool]) -> None:
+    """Write a file that is named by its content; durable on return.
+
+    It is created under its own name, so that one wait for the disk covers content and
+    name. What a crash leaves is found by its name not being that of its content: where
+    there is a file of that name and it is not ``is_whole``, it is written again.
+
+    Raises:
+        RunDirectoryProblem: the disk is full, read-only or broken; no file is left.
+    """
+    try:
+        try:
+            descriptor = os.open(path, _NEW, 0o644)
+        except FileNotFoundError:  # the first of its folder
+            path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(path, _NEW, 0o644)
+        except FileExistsError:
+            if is_whole():
+                return
+            path.unlink()
+            descriptor = os.open(path, _NEW, 0o644)
         try:
             write_all(descriptor, data)
             os.fsync(descriptor)
@@ -148,8 +182,7 @@ def write_once(path: Path, data: bytes) -> None:
 class AppendFile:
     """A file that only grows, by whole appends: a failed one leaves no trace.
 
-    ``end`` is where the sound content ends; what is behind it is cut off. ``syncs``
-    counts how often the disk was waited for.
+    ``end`` is where the sound content ends; what is behind it is cut off.
 
     Raises:
         RunDirectoryProblem: it cannot be opened or cut; the disk refuses.
@@ -158,7 +191,6 @@ class AppendFile:
     def __init__(self, path: Path, end: int) -> None:
         self.path = path
         self.end = end
-        self.syncs = 0
         self._dirty = False
         try:
             self._descriptor = os.open(
@@ -194,7 +226,6 @@ class AppendFile:
             write_all(self._descriptor, data)
             if durable:
                 os.fsync(self._descriptor)
-                self.syncs += 1
         except OSError as error:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._descriptor, self.end)
@@ -213,6 +244,18 @@ class AppendFile:
                 "Find out what did it: a test or a candidate may write where it should "
                 "not. Then look at what is left with: pytest-evo runs"
             )
+
+    def begin_again(self, path: Path) -> None:
+        """Drop all content and go on under another name, which no file has yet.
+
+        Raises:
+            OSError: it cannot be cut or renamed.
+        """
+        os.ftruncate(self._descriptor, 0)
+        self.end = 0
+        self._dirty = False
+        self.path.rename(path)
+        self.path = path
 
     def close(self) -> None:
         """Give the descriptor back; closing twice is harmless."""

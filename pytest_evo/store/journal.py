@@ -37,6 +37,7 @@ from pytest_evo.store.recovery import scan_notes
 from pytest_evo.store.recovery import sound_lines
 
 _RESUME = "resume"
+_SPARE = ".spare-"
 
 
 class FileJournal:
@@ -59,7 +60,7 @@ class FileJournal:
         self._closed = scan.closed
         self._records = scan.records
         self._scopes: dict[str, _FileScope] = {}
-        self.notes_syncs = 0
+        self._notes = _NotesFiles(run_dir / OPEN)
         self._file = open_sound(path, scan)
         self._clear_notes()
 
@@ -100,16 +101,12 @@ class FileJournal:
         """The scopes that have notes and are not closed."""
         return tuple(open_scopes(note_files(self._run_dir), self._closed).values())
 
-    @property
-    def syncs(self) -> int:
-        """How often the disk was waited for, open scopes not counted."""
-        return self._file.syncs + self.notes_syncs
-
     def close(self) -> None:
         """Give all descriptors back; open scopes keep their notes on disk."""
         for scope in self._scopes.values():
             scope.release()
         self._scopes.clear()
+        self._notes.close()
         self._file.close()
 
     def _write(
@@ -139,11 +136,53 @@ class FileJournal:
             folder.mkdir(exist_ok=True)
             files = note_files(self._run_dir)
             live = open_scopes(files, self._closed)
-            for path in files:
+            for path in (*files, *folder.glob(f"{_SPARE}*")):
                 if path not in live:
                     path.unlink()
         except OSError as error:
             raise failed(error, folder) from error
+
+
+class _NotesFiles:
+    """The files of open scopes: emptied and used again, for making one takes longer."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._spare: list[AppendFile] = []
+        self._made = 0
+
+    def take(self, path: Path) -> AppendFile:
+        """An empty file of this name, which no file has."""
+        if self._spare:
+            file = self._spare.pop()
+            try:
+                file.begin_again(path)
+            except OSError:  # somebody has cleared the folder
+                file.close()
+            else:
+                return file
+        return AppendFile(path, 0)
+
+    def give_back(self, file: AppendFile) -> None:
+        """Keep a file that is of no use any more for the next scope."""
+        path = file.path
+        self._made += 1
+        try:
+            file.begin_again(self._folder / f"{_SPARE}{self._made}")
+        except OSError:  # no matter: by its name it is known to be left over
+            file.close()
+            with contextlib.suppress(OSError):
+                path.unlink()
+        else:
+            self._spare.append(file)
+
+    def close(self) -> None:
+        """Remove the spare files."""
+        for file in self._spare:
+            file.close()
+            with contextlib.suppress(OSError):
+                file.path.unlink()
+        self._spare.clear()
 
 
 class _FileScope:
@@ -171,7 +210,7 @@ class _FileScope:
         fields = encode(event)
         line = frame(self._notes + 1, event.kind, at, self._name, fields)
         if self._file is None:
-            self._file = AppendFile(self._path, 0)
+            self._file = self._journal._notes.take(self._path)
         self._file.append(line, durable=commit)
         self._notes += 1
         self._noted[id(event)] = (event, at, fields)
@@ -185,10 +224,10 @@ class _FileScope:
             _, when, fields = self._noted.get(id(event)) or (event, at, encode(event))
             lines.append((event.kind, when, fields))
         self._journal._commit(self._name, lines)
+        file, self._file = self._file, None
         self.release()
-        # Notes that cannot be removed now are known to be left over by their name.
-        with contextlib.suppress(OSError):
-            self._path.unlink()
+        if file is not None:
+            self._journal._notes.give_back(file)
 
     def release(self) -> None:
         """Give the descriptor back; the notes stay on disk."""
@@ -196,7 +235,6 @@ class _FileScope:
         self._noted.clear()
         if self._file is not None:
             self._file.close()
-            self._journal.notes_syncs += self._file.syncs
             self._file = None
 
     def _insist_on_alive(self) -> None:

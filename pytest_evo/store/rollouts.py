@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
 from functools import lru_cache
 from hashlib import sha256
@@ -16,14 +14,11 @@ from pytest_evo.models import CandidateId
 from pytest_evo.models import CaseId
 from pytest_evo.models import Detail
 from pytest_evo.models import Rollout
-from pytest_evo.store.disk import failed
-from pytest_evo.store.disk import write_all
+from pytest_evo.store.disk import write_plain
 from pytest_evo.store.records import adapter_for
 from pytest_evo.store.records import to_json
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.]+")
-_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-_FLAGS |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
 @lru_cache(maxsize=65536)
@@ -39,7 +34,7 @@ def rollout_path(
 ) -> str:
     """Where the detail of a rollout is, relative to the run directory."""
     again = f"-{attempt}" if attempt else ""
-    return f"candidates/{candidate}/rollouts/{case_slug(case)}/{repeat}{again}.json"
+    return f"candidates/{candidate}/rollouts/{case_slug(case)}.{repeat}{again}.json"
 
 
 class RolloutFiles:
@@ -63,7 +58,10 @@ class RolloutFiles:
         trace = rollout_path(
             rollout.candidate, rollout.case, rollout.repeat, rollout.attempt
         )
-        self._write(trace, to_json(adapter_for(Detail), rollout.detail))
+        # Under its own name at once: readers learn it from the record that is written
+        # afterwards. A plain string, because paths take longer than writing the file.
+        data = to_json(adapter_for(Detail), rollout.detail)
+        write_plain(f"{self._run_dir}/{trace}", data)
         return _with_trace(rollout, trace)
 
     def detail(self, trace: str) -> Detail:
@@ -83,26 +81,6 @@ class RolloutFiles:
         if not parts or parts[0] != "candidates" or ".." in parts:
             raise ValueError(f"{trace!r} does not name a detail of this run")
         return self._run_dir / trace
-
-    def _write(self, trace: str, data: bytes) -> None:
-        # Under its own name at once: moving it there would take three times as long,
-        # and readers learn the name from the record that is written afterwards. Plain
-        # strings, because building paths takes longer than writing the file.
-        path = f"{self._run_dir}/{trace}"
-        try:
-            try:
-                descriptor = os.open(path, _FLAGS, 0o644)
-            except FileNotFoundError:  # the first of its case
-                Path(path).parent.mkdir(parents=True, exist_ok=True)
-                descriptor = os.open(path, _FLAGS, 0o644)
-            try:
-                write_all(descriptor, data)
-            finally:
-                os.close(descriptor)
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                Path(path).unlink()
-            raise failed(error, Path(path)) from error
 
 
 def _with_trace(rollout: Rollout, trace: str) -> Rollout:

@@ -35,8 +35,8 @@ class TreeFiles:
         if tree.hash in self._trees:
             return tree.hash
         path = self._file(tree.hash)
-        if not self._is_whole(path, tree.hash):
-            write_once(path, to_json(adapter_for(Tree), tree) + b"\n")
+        data = to_json(adapter_for(Tree), tree) + b"\n"
+        write_once(path, data, lambda: self._is_whole(tree.hash))
         self._remember(tree)
         return tree.hash
 
@@ -82,9 +82,7 @@ class TreeFiles:
             )
         return tree
 
-    def _is_whole(self, path: Path, tree_hash: TreeHash) -> bool:
-        if not path.exists():
-            return False
+    def _is_whole(self, tree_hash: TreeHash) -> bool:
         try:
             self._read(tree_hash)
         except RunDirectoryProblem:

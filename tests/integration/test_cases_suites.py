@@ -235,7 +235,7 @@ def check_secret(root: Path, shown: str) -> None:
     stored = [root / "evo-reports", root / ".evo"]
     for path in (path for top in stored for path in top.rglob("*") if path.is_file()):
         assert SECRET.encode() not in path.read_bytes(), path
-    texts = (run_directory(root) / "candidates").rglob("rollouts/*/*.json")
+    texts = (run_directory(root) / "candidates").rglob("rollouts/*.json")
     assert any("[redacted DEMO_API_KEY]" in path.read_text() for path in texts)
 
 

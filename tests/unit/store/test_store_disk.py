@@ -12,6 +12,7 @@ from pytest_evo.errors import RunDirectoryProblem
 from pytest_evo.store.disk import failed
 from pytest_evo.store.disk import write_atomic
 from pytest_evo.store.disk import write_once
+from pytest_evo.store.disk import write_plain
 
 
 def names(folder: Path) -> list[str]:
@@ -39,8 +40,16 @@ def full_disk() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
+def once(path: Path, data: bytes) -> None:
+    write_once(path, data, lambda: path.read_bytes() == data)
+
+
+def plain(path: Path, data: bytes) -> None:
+    write_plain(str(path), data)
+
+
 @pytest.mark.usefixtures("full_disk")
-@pytest.mark.parametrize("write", [write_atomic, write_once])
+@pytest.mark.parametrize("write", [write_atomic, once, plain])
 def test_failed_write_says_why_and_leaves_no_half_file(
     tmp_path: Path, write: Callable[[Path, bytes], None]
 ) -> None:
@@ -73,3 +82,28 @@ def test_failure_says_what_to_type(number: int, says: str) -> None:
     assert os.strerror(number) in str(problem)
     assert "runs/x/journal.jsonl" in str(problem)
     assert says in str(problem)
+
+
+@pytest.mark.parametrize("write", [once, plain])
+def test_folder_is_made_with_its_first_file(
+    tmp_path: Path, write: Callable[[Path, bytes], None]
+) -> None:
+    path = tmp_path / "ab" / "cd" / "e"
+    write(path, b"1")
+    assert path.read_bytes() == b"1"
+
+
+def test_content_that_a_crash_has_cut_is_written_again(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"ha")
+    once(path, b"half")
+    assert path.read_bytes() == b"half"
+
+
+def test_whole_content_is_not_written_again(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"whole")
+    before = path.stat()
+    once(path, b"whole")
+    after = path.stat()
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)

@@ -106,7 +106,42 @@ def test_closing_removes_the_notes(tmp_path: Path) -> None:
         assert [p.name for p in (tmp_path / "open").iterdir()] == ["1.jsonl"]
         scope.close([rollout()])
         assert journal.left_open() == ()
+        assert [p.read_bytes() for p in (tmp_path / "open").iterdir()] == [b""]
+    assert list((tmp_path / "open").iterdir()) == []
+
+
+def test_notes_of_one_scope_never_show_in_the_next(tmp_path: Path) -> None:
+    with journal_in(tmp_path) as journal:
+        for number in range(3):
+            scope = journal.open(str(number))
+            scope.note(rollout(number), commit=True)
+            if number < 2:
+                scope.close([rollout(number)])
+    with journal_in(tmp_path) as journal:
+        assert journal.left_open() == ("2",)
+        assert list(journal.open("2").found) == [rollout(2)]
+        assert [p.name for p in (tmp_path / "open").iterdir()] == ["2.jsonl"]
+
+
+def test_empty_file_that_a_killed_session_kept_is_removed(tmp_path: Path) -> None:
+    killed = FileJournal(tmp_path, RunClock())
+    scope = killed.open("1")
+    scope.note(rollout())
+    scope.close([rollout()])
+    assert len(list((tmp_path / "open").iterdir())) == 1
+    with journal_in(tmp_path):
         assert list((tmp_path / "open").iterdir()) == []
+
+
+def test_cleared_folder_of_notes_stops_no_scope(tmp_path: Path) -> None:
+    with journal_in(tmp_path) as journal:
+        for number in range(3):
+            scope = journal.open(str(number))
+            scope.note(rollout(number), commit=True)
+            scope.close([rollout(number)])
+            for path in (tmp_path / "open").iterdir():
+                path.unlink()
+    assert replayed(tmp_path) == [rollout(number) for number in range(3)]
 
 
 def test_event_keeps_the_moment_at_which_it_was_noted(tmp_path: Path) -> None:

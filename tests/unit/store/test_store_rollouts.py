@@ -59,7 +59,9 @@ def test_detail_comes_back_and_leaves_the_rollout(tmp_path: Path) -> None:
 def test_name_says_candidate_case_repeat_and_attempt(tmp_path: Path) -> None:
     trace = RolloutFiles(tmp_path).keep(ROLLOUT).trace
     assert trace is not None
-    assert re.fullmatch(r"candidates/c0001-2/rollouts/[A-Za-z0-9_.-]+/3-1\.json", trace)
+    assert re.fullmatch(
+        r"candidates/c0001-2/rollouts/[A-Za-z0-9_.-]+\.3-1\.json", trace
+    )
     assert (tmp_path / trace).is_file()
     assert len(list((tmp_path / trace).parent.iterdir())) == 1
 
