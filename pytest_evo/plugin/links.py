@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable
+from collections.abc import Sequence
 from queue import SimpleQueue
 from typing import Any
 from typing import Protocol
@@ -17,8 +18,8 @@ Receiver: TypeAlias = Callable[[bytes | None], None]
 class Link(Protocol):
     """One end: bytes out from any thread, bytes in through a callback."""
 
-    def send(self, data: bytes) -> None:
-        """Send one message.
+    def send(self, *data: bytes) -> None:
+        """Send messages; together they cost little more than one.
 
         Raises:
             OSError: the other end is gone.
@@ -43,15 +44,15 @@ class ChannelLink:
         A worker that has been stopped does not read, and pipes are small.
         """
         self._channel = channel
-        self._queue: SimpleQueue[bytes | None] | None = None
+        self._queue: SimpleQueue[tuple[bytes, ...] | None] | None = None
         if queued:
             self._queue = SimpleQueue()
             threading.Thread(
                 target=self._send_queued, name="evo-sender", daemon=True
             ).start()
 
-    def send(self, data: bytes) -> None:
-        """Send one message."""
+    def send(self, *data: bytes) -> None:
+        """Send messages."""
         if self._channel.isclosed():
             raise OSError("the other end of this line is closed")
         if self._queue is None:
@@ -69,7 +70,12 @@ class ChannelLink:
 
     def listen(self, receiver: Receiver) -> None:
         """Deliver everything from execnet's receiving thread."""
-        self._channel.setcallback(receiver, endmarker=None)
+
+        def deliver(messages: Sequence[bytes] | None) -> None:
+            for data in (None,) if messages is None else messages:
+                receiver(data)
+
+        self._channel.setcallback(deliver, endmarker=None)
 
     def close(self) -> None:
         """Close the channel; the gateway under it stays."""
@@ -100,11 +106,12 @@ class LocalLink:
         self._receiver: Receiver | None = None
         self._other: LocalLink | None = None
 
-    def send(self, data: bytes) -> None:
-        """Hand a message to the other end, in this thread."""
-        if self._other is None:
-            raise OSError("the other end of this line is closed")
-        self._other._receive(data)
+    def send(self, *data: bytes) -> None:
+        """Hand messages to the other end, in this thread."""
+        for one in data:
+            if self._other is None:
+                raise OSError("the other end of this line is closed")
+            self._other._receive(one)
 
     def listen(self, receiver: Receiver) -> None:
         """Deliver everything, from the sender's thread."""

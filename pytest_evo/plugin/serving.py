@@ -35,6 +35,7 @@ from pytest_evo.plugin.links import Link
 PATIENCE = 60.0  # seconds for a test process to start, to go on, or to end
 _COLLECTING = 10.0  # seconds that a fresh process may at least take to collect
 _ABORT = 0.5  # seconds for a hanging process to write where it hangs
+_TOGETHER = 0.02  # seconds that news of a case may wait for more of it
 _POLL = 0.05  # seconds between looks where the system has no process descriptors
 
 
@@ -54,6 +55,8 @@ class Server:
         self._concurrency = concurrency
         self._patience = patience
         self._account = Account(launcher, self._tell, patience)
+        self._untold: list[bytes] = []
+        self._tell_by: float | None = None  # when the first of them has to go
         self._inbox: deque[bytes | None] = deque()
         self._wake_read, self._wake_write = os.pipe()
         self._wake_lock = threading.Lock()
@@ -92,9 +95,12 @@ class Server:
                     key.data()
                 self._watch()
                 self._fill()
+                if self._tell_by is not None and time.monotonic() >= self._tell_by:
+                    self._send()
         finally:
             for leg in list(self._legs):
                 self._end(leg, "cancel")
+            self._send()
             self._selector.close()
             with self._wake_lock:  # first, so that nobody writes where nobody reads
                 os.close(self._wake_write)
@@ -107,7 +113,10 @@ class Server:
             return None
         if any(leg.process.exit_descriptor < 0 for leg in self._legs):
             return _POLL
-        return max(0.0, min(leg.deadline for leg in self._legs) - time.monotonic())
+        due = min(leg.deadline for leg in self._legs)
+        if self._tell_by is not None:
+            due = min(due, self._tell_by)
+        return max(0.0, due - time.monotonic())
 
     def _receive(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -380,7 +389,20 @@ class Server:
             self._ready.appendleft((leg.run, leg.todo))
 
     def _tell(self, message: messages.Message) -> None:
+        """Tell the controller; begins and ends of cases wait for each other.
+
+        Nobody acts on them before their process has ended, and every message wakes the
+        controller, which shares the processors with the test processes.
+        """
+        self._untold.append(messages.encode(message))
+        if not isinstance(message, messages.Started | messages.Finished):
+            self._send()
+        elif self._tell_by is None:
+            self._tell_by = time.monotonic() + _TOGETHER
+
+    def _send(self) -> None:
+        untold, self._untold, self._tell_by = self._untold, [], None
         try:
-            self._link.send(messages.encode(message))
+            self._link.send(*untold)
         except OSError:
             self.deliver(None)

@@ -124,3 +124,60 @@ class TestPool(EvaluatorContract):
             yield Bench(
                 pool, TREE.hash, (ONE, TWO), BAD, ENDLESS, prepare=pool.wait_ready
             )
+
+
+class Told:
+    """The controller's end of a line: what came, and how it came together."""
+
+    def __init__(self):
+        self.batches = []
+        self.came = threading.Condition()
+
+    def send(self, *data):
+        with self.came:
+            self.batches.append([messages.decode(one) for one in data])
+            self.came.notify_all()
+
+    def descriptors(self):
+        return ()
+
+    def kinds(self):
+        return [[one.kind for one in batch] for batch in self.batches if batch]
+
+    def wait_for(self, kind):
+        with self.came:
+            assert self.came.wait_for(
+                lambda: any(kind in batch for batch in self.kinds()), timeout=10
+            )
+
+
+@pytest.fixture
+def told(tmp_path):
+    told = Told()
+    server = Server(told, PlainLauncher(tmp_path))
+    thread = threading.Thread(target=server.serve, daemon=True)
+    thread.start()
+    yield told, lambda message: server.deliver(messages.encode(message))
+    server.deliver(messages.encode(messages.Stop(now=True)))
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def run_of(*cases):
+    runs = tuple((case, 0) for case in cases)
+    return messages.Run("r", "c0001", TREE.hash, (), runs, (60.0,) * len(runs))
+
+
+def test_news_of_cases_comes_in_order(told):
+    told, deliver = told
+    deliver(run_of(ONE, TWO))
+    told.wait_for("done")
+    news = [kind for batch in told.kinds() for kind in batch]
+    assert news == ["started", "rollout", "started", "rollout", "done"]
+
+
+def test_begin_of_a_long_case_is_told_while_it_runs(told):
+    told, deliver = told
+    deliver(run_of(ENDLESS))
+    told.wait_for("started")
+    assert told.kinds() == [["started"]]

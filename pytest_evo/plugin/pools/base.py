@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Mapping
 from typing import Any
 from typing import TypeAlias
@@ -280,9 +281,7 @@ class Pool:
             case messages.Trouble(text=text):
                 self.abandon(WorkerProblem(f"worker {worker.name}: {text}"))
             case messages.Need(hashes=hashes):
-                if self._blob is not None:
-                    for sha in hashes:
-                        self._send(worker, messages.Blob(sha, self._blob(sha)))
+                self._give(worker, hashes)
             case messages.Started() | messages.Finished() | messages.Done():
                 self._follow(worker, message)
             case _:
@@ -382,7 +381,8 @@ class Pool:
             flight.worker = worker.name
             flight.heard = time.monotonic()
             worker.flights[flight.request.id] = flight
-            self._send(worker, self._orders.of(flight, self.seed))
+            lacking = worker.lacking(flight.tree)
+            self._give(worker, lacking, self._orders.of(flight, self.seed))
 
     def _busy_groups(self) -> set[str]:
         return {
@@ -402,8 +402,20 @@ class Pool:
             for worker in self._workers:
                 worker.flights.pop(flight.request.id, None)
 
-    def _send(self, worker: Worker, message: messages.ToWorker) -> None:
+    def _give(
+        self, worker: Worker, hashes: Iterable[str], *orders: messages.Run
+    ) -> None:
+        """Send contents, then orders; a content that is lost ends the run."""
+        assert self._blob is not None
         try:
-            worker.link.send(messages.encode(message))
+            contents = [messages.Blob(sha, self._blob(sha)) for sha in hashes]
+        except EvoError as error:
+            self.abandon(error)
+        else:
+            self._send(worker, *contents, *orders)
+
+    def _send(self, worker: Worker, *orders: messages.ToWorker) -> None:
+        try:
+            worker.link.send(*map(messages.encode, orders))
         except OSError:
             self._post(worker, None)

@@ -20,6 +20,7 @@ from pytest_evo.plugin.pools import casualties
 from pytest_evo.plugin.pools.base import Pool
 from pytest_evo.plugin.rawrollout import RawRollout
 from pytest_evo.protocols import Request
+from pytest_evo.store.blobs import MissingBlob
 
 TREE = Tree("ab" * 32, (TreeEntry("a.txt", "file", 0o644, "cd" * 32, 3),))
 A, B = "t.py::a", "t.py::b"
@@ -41,8 +42,8 @@ class Wire:
             )
             self.say(messages.Hello(name, 1, "elsewhere", marks, signals_kept=kept))
 
-    def send(self, data):
-        self.sent.append(messages.decode(data))
+    def send(self, *data):
+        self.sent += map(messages.decode, data)
 
     def listen(self, receiver):
         self.receiver = receiver
@@ -374,21 +375,39 @@ def test_group_is_in_flight_once(pool):
     asyncio.run(scenario())
 
 
-def test_blobs_are_sent_when_asked_for(pool):
+def test_contents_go_with_the_first_request_and_again_when_asked_for(pool):
     first, _ = ready(pool)
+    content = messages.Blob("cd" * 32, b"abc")
 
-    async def scenario():
-        task = asyncio.create_task(collect(pool, request("r")))
+    async def ran(name):
+        task = asyncio.create_task(collect(pool, request(name)))
         await asyncio.sleep(0.01)
-        first.say(messages.Need("r", ("cd" * 32,)))
-        await asyncio.sleep(0.01)
-        first.finish("r")
-        first.done("r")
+        first.finish(name)
+        first.done(name)
         await task
 
+    async def scenario():
+        await ran("r")
+        assert first.runs()[0].manifest == TREE.entries
+        await ran("s")
+        first.say(messages.Need("s", ("cd" * 32,)))
+        await asyncio.sleep(0.01)
+
     asyncio.run(scenario())
-    assert first.runs()[0].manifest == TREE.entries
-    assert messages.Blob("cd" * 32, b"abc") in first.sent
+    kinds = [one.kind for one in first.sent]
+    assert kinds == ["blob", "run", "run", "blob"]
+    assert first.sent[0] == first.sent[-1] == content
+
+
+def test_content_that_is_lost_ends_the_run(pool):
+    ready(pool)
+
+    def gone(sha):
+        raise MissingBlob(f"the file content {sha} is missing")
+
+    pool.set_source(lambda tree: TREE, gone)
+    with pytest.raises(MissingBlob, match="cdcd"):
+        asyncio.run(collect(pool, request("r")))
 
 
 @pytest.mark.parametrize("payload", [b"", b"[]", b"{}", b"[" * 10_000])
