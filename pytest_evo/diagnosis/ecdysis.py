@@ -22,6 +22,7 @@ from pytest_evo.diagnosis.asking import Answer
 from pytest_evo.diagnosis.asking import Asker
 from pytest_evo.diagnosis.asking import in_order
 from pytest_evo.diagnosis.asking import Question
+from pytest_evo.diagnosis.brief import failures_text
 from pytest_evo.diagnosis.briefing import Briefing
 from pytest_evo.diagnosis.briefing import Versions
 from pytest_evo.diagnosis.failures import failure_line
@@ -36,7 +37,6 @@ from pytest_evo.diagnosis.readings import Grouping
 from pytest_evo.diagnosis.readings import Objection
 from pytest_evo.diagnosis.readings import Specification
 from pytest_evo.diagnosis.rendering import cell
-from pytest_evo.diagnosis.rendering import failures_text
 from pytest_evo.diagnosis.rendering import said
 from pytest_evo.diagnosis.templates import Prompts
 from pytest_evo.evidence import Trace

@@ -21,6 +21,7 @@ from typing import Any
 
 from pytest_evo.diagnosis.comparisons import report_without_right_sides
 from pytest_evo.diagnosis.comparisons import without_right_side
+from pytest_evo.diagnosis.memo import by_identity
 from pytest_evo.diagnosis.redacting import redacted
 from pytest_evo.diagnosis.traces import without_decorators
 from pytest_evo.models import Attempt
@@ -29,6 +30,7 @@ from pytest_evo.models import CaseId
 from pytest_evo.models import CaseMark
 from pytest_evo.models import Detail
 from pytest_evo.models import Diagnosis
+from pytest_evo.models import Metric
 from pytest_evo.models import Node
 from pytest_evo.models import Phase
 from pytest_evo.models import Rollout
@@ -82,6 +84,7 @@ class Hiding:
         self._all_answers = Spots(others)
         self._name_all()
         self._cases = {alias: case for case, alias in self._names.items()}
+        self._attempt = by_identity(self._renamed)
 
     def _name_all(self) -> None:
         taken = set(self._answers)
@@ -147,52 +150,52 @@ class Hiding:
         """The same cases under their aliases."""
         return tuple(replace(case, id=self.case(case.id)) for case in cases)
 
-    def nodes(
-        self, nodes: Sequence[Node], read: Callable[[str], Detail] | None = None
-    ) -> tuple[Node, ...]:
-        """The same nodes; their rollouts bring the details that ``read`` finds."""
-        return tuple(
-            replace(
-                node,
-                candidate=replace(
-                    node.candidate,
-                    changelog=redacted(node.candidate.changelog, self.case),
-                ),
-                rollouts=tuple(self._rollout(one, read) for one in node.rollouts),
-                diagnoses=redacted(node.diagnoses, self.case),
-            )
-            for node in nodes
-        )
+    def nodes(self, nodes: Sequence[Node]) -> tuple[Node, ...]:
+        """The same nodes; what their rollouts bring is hidden too."""
+        return tuple(map(self._node, nodes))
 
-    def _rollout(
-        self, rollout: Rollout, read: Callable[[str], Detail] | None
-    ) -> Rollout:
-        detail = rollout.detail
-        if detail is None and rollout.trace is not None and read is not None:
-            detail = read(rollout.trace)
-        case, violation = rollout.case, rollout.violation
-        return replace(
-            rollout,
-            case=self.case(case),
-            detail=None if detail is None else self.detail(case, detail),
-            violation=violation and self.text(case, violation),
-            metrics=tuple(
-                replace(one, name=self.text(case, one.name)) for one in rollout.metrics
-            ),
-        )
+    def _node(self, node: Node) -> Node:
+        candidate, diagnoses = node.candidate, node.diagnoses
+        if self._names:
+            changelog = redacted(candidate.changelog, self.case)
+            candidate = replace(candidate, changelog=changelog)
+            diagnoses = redacted(diagnoses, self.case)
+        rollouts = tuple(map(self._rollout, node.rollouts))
+        return Node(candidate, rollouts, diagnoses, node.mean)
+
+    def _rollout(self, rollout: Rollout) -> Rollout:
+        case, detail, violation = rollout.case, rollout.detail, rollout.violation
+        metrics = tuple([self._metric(case, one) for one in rollout.metrics])
+        changes: dict[str, Any] = {}
+        if self.case(case) != case:
+            changes["case"] = self.case(case)
+        if detail is not None:
+            changes["detail"] = self.detail(case, detail)
+        if violation:
+            changes["violation"] = self.text(case, violation)
+        if metrics != rollout.metrics:
+            changes["metrics"] = metrics
+        return replace(rollout, **changes) if changes else rollout
+
+    def _metric(self, case: CaseId, metric: Metric) -> Metric:
+        name = self.text(case, metric.name)
+        return metric if name == metric.name else replace(metric, name=name)
+
+    def detail_of(self, rollout: Rollout, read: Callable[[str], Detail]) -> Detail:
+        """What ``read`` finds for a rollout that was hidden, hidden as well."""
+        case = self._cases.get(rollout.case, rollout.case)
+        return self.detail(case, read(rollout.trace or ""))
 
     def attempts(self, attempts: Sequence[Attempt]) -> Sequence[Attempt]:
         """The same attempts under the aliases of cases."""
-        if not self._names:
-            return attempts
-        return [
-            replace(
-                one,
-                scores={self.case(case): score for case, score in one.scores.items()},
-                changelog=redacted(one.changelog, self.case),
-            )
-            for one in attempts
-        ]
+        return list(map(self._attempt, attempts)) if self._names else attempts
+
+    def _renamed(self, attempt: Attempt) -> Attempt:
+        return replace(
+            attempt,
+            scores={self.case(case): score for case, score in attempt.scores.items()},
+            changelog=redacted(attempt.changelog, self.case),
+        )
 
     def real(self, diagnosis: Diagnosis) -> Diagnosis:
         """A diagnosis with the true ids of its cases."""

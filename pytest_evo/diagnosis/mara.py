@@ -12,13 +12,13 @@ from pytest_evo.diagnosis.asking import Answer
 from pytest_evo.diagnosis.asking import Asker
 from pytest_evo.diagnosis.asking import in_order
 from pytest_evo.diagnosis.asking import Question
+from pytest_evo.diagnosis.brief import failures_text
 from pytest_evo.diagnosis.briefing import Briefing
 from pytest_evo.diagnosis.briefing import Versions
 from pytest_evo.diagnosis.failures import by_kinds
 from pytest_evo.diagnosis.quality import faults_of
 from pytest_evo.diagnosis.readings import CaseReading
 from pytest_evo.diagnosis.rendering import cell
-from pytest_evo.diagnosis.rendering import failures_text
 from pytest_evo.diagnosis.templates import Prompts
 from pytest_evo.models import CaseId
 from pytest_evo.models import Diagnosis

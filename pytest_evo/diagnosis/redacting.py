@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Mapping
-from dataclasses import fields
 from dataclasses import is_dataclass
 from dataclasses import replace
 from typing import Any
@@ -14,22 +13,48 @@ T = TypeVar("T")
 
 
 def redacted(value: T, redact: Callable[[str], str]) -> T:
-    """The same value with ``redact`` applied to all texts; enums stay."""
+    """The value with ``redact`` applied to all texts; enums stay.
+
+    What holds nothing to be taken out is given back itself, not a copy.
+    """
     done: Any = _redacted(value, redact)
     return done  # type: ignore[no-any-return]
 
 
 def _redacted(value: Any, redact: Callable[[str], str]) -> Any:
-    if type(value) is str:
+    kind = type(value)
+    if kind is str:
         return redact(value)
+    if value is None or kind is float or kind is int or kind is bool:
+        return value
     if isinstance(value, tuple):
-        return tuple(_redacted(one, redact) for one in value)
+        return _tuple(value, redact)
     if isinstance(value, Mapping):
-        return {name: _redacted(one, redact) for name, one in value.items()}
+        return _mapping(value, redact)
     if is_dataclass(value) and not isinstance(value, type):
-        changes = {
-            field.name: _redacted(getattr(value, field.name), redact)
-            for field in fields(value)
-        }
-        return replace(value, **changes)
+        return _fields(value, redact)
     return value
+
+
+def _tuple(value: tuple[Any, ...], redact: Callable[[str], str]) -> tuple[Any, ...]:
+    done = tuple([_redacted(one, redact) for one in value])
+    same = all(new is old for new, old in zip(done, value, strict=True))
+    return value if same else done
+
+
+def _mapping(
+    value: Mapping[Any, Any], redact: Callable[[str], str]
+) -> Mapping[Any, Any]:
+    done = {name: _redacted(one, redact) for name, one in value.items()}
+    same = all(done[name] is old for name, old in value.items())
+    return value if same else done
+
+
+def _fields(value: Any, redact: Callable[[str], str]) -> Any:
+    changes = {}
+    for name in value.__dataclass_fields__:
+        old = getattr(value, name)
+        new = _redacted(old, redact)
+        if new is not old:
+            changes[name] = new
+    return replace(value, **changes) if changes else value

@@ -10,13 +10,10 @@ import json
 from collections.abc import Iterable
 from collections.abc import Sequence
 
-from pytest_evo.diagnosis.failures import by_kinds
-from pytest_evo.diagnosis.failures import failure_line
+from pytest_evo.diagnosis.memo import by_identity
 from pytest_evo.evidence import CaseHistory
-from pytest_evo.evidence import Evidence
 from pytest_evo.evidence import Facts
 from pytest_evo.evidence import Trace
-from pytest_evo.hostile import cut
 from pytest_evo.hostile import fenced
 from pytest_evo.hostile import one_line
 from pytest_evo.hostile import share
@@ -29,9 +26,6 @@ from pytest_evo.models import Kind
 from pytest_evo.models import Node
 from pytest_evo.wording import count
 
-LEAST_TRACE = 1_500
-"""Characters of a trace below which it says too little to be shown."""
-_HEAD = 300  # what a trace's headings take, about
 _SAID = 1_500
 """Characters of one thing that somebody said."""
 
@@ -261,13 +255,18 @@ def attempts_text(attempts: Sequence[Attempt]) -> str:
         "",
         "Oldest first. A direction without gain in several of them is exhausted.",
     ]
-    for attempt in attempts:
-        end = "accepted" if attempt.accepted else "rejected"
-        title = f"{cell(attempt.candidate)} (from {cell(attempt.parent)}, {end}"
-        lines += ["", f"## {title}, gain {signed(attempt.gain)})", ""]
-        for entry in attempt.changelog:
-            lines += entry_lines(entry)
+    lines += map(_attempt_text, attempts)
     return "\n".join(lines) + "\n"
+
+
+@by_identity
+def _attempt_text(attempt: Attempt) -> str:
+    end = "accepted" if attempt.accepted else "rejected"
+    title = f"{cell(attempt.candidate)} (from {cell(attempt.parent)}, {end}"
+    lines = ["", f"## {title}, gain {signed(attempt.gain)})", ""]
+    for entry in attempt.changelog:
+        lines += entry_lines(entry)
+    return "\n".join(lines)
 
 
 def _sink(kind: Kind) -> str:
@@ -319,77 +318,3 @@ def trace_text(trace: Trace, budget: int | None = None) -> str:
 def _files(trace: Trace) -> str:
     listed = names(trace.files, 30) if trace.files else "none seen"
     return listed if trace.certain else f"{listed}; others could have been read unseen"
-
-
-# -- all of it ---------------------------------------------------------------------
-
-
-def brief_text(evidence: Evidence, budget: int = 60_000) -> str:
-    """Everything in one text for a prompt: measured facts first, traces last.
-
-    Traces get what the rest leaves of ``budget``, and at least a third of it: those of
-    failures at the newest node, then at the parent.
-    """
-    parts = [
-        scores_text(evidence.nodes, evidence.histories),
-        facts_text(evidence.facts),
-        changelog_text(evidence.nodes),
-    ]
-    if evidence.diagnoses:
-        parts.append(diagnoses_text(evidence.diagnoses))
-    if evidence.attempts:
-        parts.append(attempts_text(evidence.attempts))
-    rest = budget - budget // 3
-    rooms = share([len(part) for part in parts], rest)
-    parts = [cut(part, room) for part, room in zip(parts, rooms, strict=True)]
-    failed = [trace for trace in _newest_and_parent(evidence) if trace.failed]
-    left = budget - sum(map(len, parts))
-    return "\n".join([*parts, "# Traces of failures\n", failures_text(failed, left)])
-
-
-def failures_text(traces: Sequence[Trace], budget: int) -> str:
-    """As many failures as can be shown so that they say something.
-
-    Where not all can, as many kinds of failure as possible are shown, the others are
-    counted, and each of them is one line as far as that fits.
-    """
-    order = by_kinds(traces)
-    shown: list[Trace] = []
-    room = budget
-    for trace in order:
-        need = min(trace.size, LEAST_TRACE) + _HEAD
-        if shown and need > room:
-            break
-        shown.append(trace)
-        room -= need
-    rooms = share([trace.size for trace in shown], max(0, budget - _HEAD * len(shown)))
-    texts = [trace_text(*one) for one in zip(shown, rooms, strict=True)]
-    others = order[len(shown) :]
-    if others:
-        texts.append(_left_out(others, budget - sum(map(len, texts))))
-    return "\n".join(texts) or "None.\n"
-
-
-def _left_out(traces: Sequence[Trace], budget: int) -> str:
-    lines = [f"### {len(traces)} more failures, whose traces are left out", ""]
-    for trace in traces:
-        line = (
-            f"- `{cell(trace.case)}` on {cell(trace.node)}: {said(failure_line(trace))}"
-        )
-        budget -= len(line)
-        if budget < 0:
-            lines.append(f"- and {len(traces) - len(lines) + 2} more")
-            break
-        lines.append(line)
-    return "\n".join(lines) + "\n"
-
-
-def _newest_and_parent(evidence: Evidence) -> list[Trace]:
-    if not evidence.nodes:
-        return []
-    newest = evidence.nodes[-1].candidate.id
-    parent = evidence.nodes[0].candidate.id
-    found = [trace for trace in evidence.traces if trace.node == newest]
-    if parent != newest:
-        found += [trace for trace in evidence.traces if trace.node == parent]
-    return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import OrderedDict
 from collections.abc import Callable
 from collections.abc import Sequence
 from dataclasses import replace
@@ -30,6 +31,7 @@ MODEL_STEPS = frozenset({"model call", "model_call", "llm", "litellm"})
 _DECORATOR = re.compile(r"^( {4,})@", re.MULTILINE)
 _DEFINITION = re.compile(r"^[ >]( {3,})(?:async +def|def|class)\b")
 _STEP = 4_000
+_BESIDE = 2_000  # bytes of a trace beside its texts, about
 _SHORT = 1_500  # a longer report may lose its middle, and the message with it
 
 Clean = Callable[[str], str]
@@ -49,17 +51,79 @@ def make_traces(
         redact: takes secrets out of a text.
         total: characters of all traces together; small ones are kept whole.
     """
+
+    def make(rollout: Rollout) -> Trace:
+        return make_trace(rollout, _detail(rollout, detail), redact)
+
+    return arranged(nodes, make, total)
+
+
+def arranged(
+    nodes: Sequence[Node], make: Callable[[Rollout], Trace], total: int = TOTAL
+) -> tuple[Trace, ...]:
+    """As :func:`make_traces`, with ``make`` for the trace of a rollout, uncut."""
     whole = [
         trace
         for node in reversed(nodes)
-        for trace in sorted(
-            (make_trace(one, _detail(one, detail), redact) for one in node.rollouts),
-            key=lambda trace: not trace.failed,
-        )
+        for trace in sorted(map(make, node.rollouts), key=lambda one: not one.failed)
     ]
     wanted = [min(one.size, FAILING if one.failed else PASSING) for one in whole]
     shares = share(wanted, total)
     return tuple(cut_trace(one, room) for one, room in zip(whole, shares, strict=True))
+
+
+class Tracing:
+    """Makes traces, and keeps those that are likely to be asked for again.
+
+    Each step of a chain is told of all rollouts before it, and many iterations of the
+    same ones of their parent. A detail is a file that is written once.
+
+    Args:
+        detail: reads the detail of a rollout that does not bring it.
+        redact: takes secrets out of a text.
+        most: bytes of the kept ones, about.
+    """
+
+    def __init__(
+        self,
+        detail: Callable[[Rollout], Detail],
+        redact: Clean = str,
+        most: int = 4_000_000,
+    ) -> None:
+        self._detail = detail
+        self._redact = redact
+        self._most = most
+        self._size = 0
+        self._kept: OrderedDict[str, tuple[Rollout, Trace]] = OrderedDict()
+
+    def of(self, rollout: Rollout) -> Trace:
+        """The trace of a rollout, uncut."""
+        name = rollout.trace
+        if name is None or rollout.detail is not None:
+            return make_trace(rollout, rollout.detail, self._redact)
+        kept = self._kept.get(name)
+        if kept is not None and kept[0] == rollout:
+            self._kept.move_to_end(name)
+            return kept[1]
+        detail = self._detail(rollout)
+        trace = make_trace(rollout, detail, self._redact)
+        if detail.phases:  # else it may be read another time
+            self._keep(name, rollout, trace)
+        return trace
+
+    def _keep(self, name: str, rollout: Rollout, trace: Trace) -> None:
+        before = self._kept.pop(name, None)
+        if before is not None:
+            self._size -= _weight(before[1])
+        self._kept[name] = (rollout, trace)
+        self._size += _weight(trace)
+        while self._size > self._most:
+            _, (_, dropped) = self._kept.popitem(last=False)
+            self._size -= _weight(dropped)
+
+
+def _weight(trace: Trace) -> int:
+    return trace.size + _BESIDE
 
 
 def _detail(rollout: Rollout, read: Callable[[str], Detail] | None) -> Detail | None:

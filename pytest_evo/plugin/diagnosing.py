@@ -13,12 +13,15 @@ from pytest_evo.diagnosis.evidence import gather
 from pytest_evo.diagnosis.evidence import Sources
 from pytest_evo.diagnosis.hiding import HidingDiagnoser
 from pytest_evo.diagnosis.none import NoDiagnosis
+from pytest_evo.diagnosis.traces import Tracing
 from pytest_evo.engine.budget import Budget
 from pytest_evo.engine.parts import Gather
 from pytest_evo.evidence import Evidence
 from pytest_evo.models import Attempt
 from pytest_evo.models import Case
+from pytest_evo.models import Detail
 from pytest_evo.models import Node
+from pytest_evo.models import Rollout
 from pytest_evo.plugin import hooks
 from pytest_evo.plugin.knowing import Knowing
 from pytest_evo.plugin.rationing import RationedModel
@@ -47,14 +50,21 @@ def gatherer(
     task: Task, files: RunFiles, redact: Callable[[str], str], knowing: Knowing
 ) -> Gather:
     """Collects evidence from a run's files; ``search`` reads none."""
-    sources = Sources(files.rollouts.detail, files.trees.get, task.schema, redact)
+
+    def detail(rollout: Rollout) -> Detail:
+        return knowing.hiding().detail_of(rollout, files.rollouts.detail)
+
+    tracing = Tracing(detail, redact)
+    sources = Sources(
+        tree=files.trees.get, schema=task.schema, redact=redact, trace=tracing.of
+    )
 
     def collect(
         nodes: Sequence[Node], batch: Sequence[Case], attempts: Sequence[Attempt]
     ) -> Evidence:
         hiding = knowing.hiding()
         return gather(
-            hiding.nodes(nodes, files.rollouts.detail),
+            hiding.nodes(nodes),
             hiding.cases(batch),
             hiding.attempts(attempts_on(attempts, [case.id for case in batch])),
             sources,

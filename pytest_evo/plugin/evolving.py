@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from pytest_evo.artifact.workshop import DirectoryWorkshop
-from pytest_evo.diagnosis.evidence import write_evidence
+from pytest_evo.diagnosis.files import write_evidence
 from pytest_evo.diagnosis.none import NoDiagnosis
 from pytest_evo.engine.budget import Budget
 from pytest_evo.engine.draws import SeededDraws

@@ -11,14 +11,14 @@ from hypothesis import HealthCheck
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from pytest_evo.diagnosis.brief import brief_text
 from pytest_evo.diagnosis.evidence import gather
-from pytest_evo.diagnosis.evidence import MOST_TEXT
 from pytest_evo.diagnosis.evidence import Sources
-from pytest_evo.diagnosis.evidence import write_evidence
+from pytest_evo.diagnosis.files import MOST_TEXT
+from pytest_evo.diagnosis.files import write_evidence
 from pytest_evo.diagnosis.history import measure
 from pytest_evo.diagnosis.history import score_history
 from pytest_evo.diagnosis.none import NoDiagnosis
-from pytest_evo.diagnosis.rendering import brief_text
 from pytest_evo.diagnosis.rendering import facts_text
 from pytest_evo.evidence import Bypass
 from pytest_evo.evidence import Repetition
@@ -388,3 +388,29 @@ def test_secrets_are_taken_out_of_what_proposers_and_models_said(tmp_path):
     for path in tmp_path.rglob("*"):
         assert path.is_dir() or key not in path.read_text(), path
     assert "use [redacted]" in (tmp_path / "attempts.md").read_text()
+
+
+def test_texts_are_cut_the_same_in_small_and_in_big_files(tmp_path):
+    long = "\n".join(f"line {number}" for number in range(5_000))
+    entry = ChangelogEntry("p.md", long, "modified", ("a", long))
+    made = node("c0001", {A: 0.0})
+    made = replace(made, candidate=replace(made.candidate, changelog=(entry, entry)))
+    attempt = Attempt("c0009", "c0", 9, 0, {A: 0.0}, 0.0, False, changelog=(entry,))
+    write(
+        tmp_path,
+        [node("c0000", {A: 0.0}), made],
+        train(A),
+        attempts=[attempt, replace(attempt, changelog=())],
+    )
+    (told,) = read(tmp_path, "changelog")[1]["entries"][:1]
+    assert told["reason"] == told["evidence"][1]
+    assert 0.9 * MOST_TEXT < len(told["reason"]) <= MOST_TEXT
+    first, second = read(tmp_path, "attempts")
+    assert first["changelog"] == [told]
+    assert second["changelog"] == []
+    text = (tmp_path / "attempts.json").read_text()
+    assert text == json.dumps([first, second], indent=1)
+
+
+def read(folder, name):
+    return json.loads((folder / f"{name}.json").read_text())

@@ -10,12 +10,12 @@ from diagnosis_world import versions
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_evo.diagnosis.brief import failures_text
 from pytest_evo.diagnosis.failures import by_kinds
 from pytest_evo.diagnosis.failures import failure_kind
 from pytest_evo.diagnosis.failures import failure_line
 from pytest_evo.diagnosis.mara import CaseByCase
 from pytest_evo.diagnosis.mara import MOST_CASES
-from pytest_evo.diagnosis.rendering import failures_text
 from pytest_evo.diagnosis.traces import make_traces
 from pytest_evo.evidence import Trace
 from pytest_evo.models import Candidate

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import textwrap
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from pytest_evo.diagnosis.traces import FAILING
 from pytest_evo.diagnosis.traces import make_trace
 from pytest_evo.diagnosis.traces import make_traces
 from pytest_evo.diagnosis.traces import PASSING
+from pytest_evo.diagnosis.traces import Tracing
 from pytest_evo.diagnosis.traces import without_decorators
 from pytest_evo.evidence import Trace
 from pytest_evo.models import Candidate
@@ -149,6 +151,63 @@ def test_secret_where_a_very_long_text_is_broken_is_not_half_kept(at: int) -> No
     )
     assert not any("a1" in one for one in trace.texts())
     assert trace.size <= FAILING
+
+
+# -- kept traces ---------------------------------------------------------------------
+
+
+class Details:
+    def __init__(self, **details: Detail) -> None:
+        self.details = details
+        self.read: list[str] = []
+
+    def __call__(self, rollout: Rollout) -> Detail:
+        self.read.append(str(rollout.trace))
+        return self.details[str(rollout.trace)]
+
+
+def test_trace_is_made_once_for_equal_rollouts() -> None:
+    details = Details(d=failed("E  boom"))
+    tracing = Tracing(details)
+    first = tracing.of(rollout(trace="d"))
+    assert first == make_trace(rollout(trace="d"), failed("E  boom"))
+    assert tracing.of(rollout(trace="d")) is first
+    assert details.read == ["d"]
+    assert tracing.of(rollout(score=0.5, trace="d")).score == 0.5
+    assert details.read == ["d", "d"]
+
+
+def test_trace_of_a_detail_that_could_not_be_read_is_not_kept() -> None:
+    details = Details(d=Detail(warnings=("d cannot be read",)))
+    tracing = Tracing(details)
+    assert tracing.of(rollout(trace="d")).failure == ""
+    details.details["d"] = failed("E  boom")
+    assert tracing.of(rollout(trace="d")).failure == "E  boom"
+
+
+def test_detail_that_a_rollout_brings_is_not_read() -> None:
+    details = Details()
+    brought = replace(rollout(trace="d"), detail=failed("E  boom"))
+    assert Tracing(details).of(brought).failure == "E  boom"
+    assert Tracing(details).of(rollout()).failure == ""
+    assert details.read == []
+
+
+def test_kept_traces_are_bounded_and_the_oldest_go_first() -> None:
+    details = Details(**{name: failed(name * 3_000) for name in "abc"})
+    tracing = Tracing(details, most=11_000)
+    for name in "ababcb":
+        tracing.of(rollout(trace=name))
+    assert details.read == ["a", "b", "c"]
+    tracing.of(rollout(trace="a"))
+    assert details.read == ["a", "b", "c", "a"]
+
+
+def test_trace_above_the_bound_is_made_and_not_kept() -> None:
+    details = Details(a=failed("a" * 3_000))
+    tracing = Tracing(details, most=100)
+    assert tracing.of(rollout(trace="a")) == tracing.of(rollout(trace="a"))
+    assert details.read == ["a", "a"]
 
 
 REPORT = """\
