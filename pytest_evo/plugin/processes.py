@@ -18,6 +18,9 @@ from collections.abc import Callable
 from collections.abc import Collection
 from pathlib import Path
 
+# Asked after every request: names, not Path objects.
+# ruff: noqa: PTH208
+
 LINUX = sys.platform == "linux"
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -61,13 +64,25 @@ def children(pid: int) -> set[int]:
         return set()
     found: set[int] = set()
     try:
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            found.update(map(int, (task / "children").read_bytes().split()))
+        for task in os.listdir(f"/proc/{pid}/task"):
+            found.update(map(int, _read(f"/proc/{pid}/task/{task}/children").split()))
     except FileNotFoundError:  # gone, or a kernel without these lists
         found.update(child for child in _all_processes() if _parent(child) == pid)
     except OSError:
         pass
     return found
+
+
+def _read(path: str) -> bytes:
+    """A file of ``/proc``, without what a file object asks of it first."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        found = b""
+        while part := os.read(descriptor, 65_536):
+            found += part
+        return found
+    finally:
+        os.close(descriptor)
 
 
 def descendants(pid: int) -> list[int]:

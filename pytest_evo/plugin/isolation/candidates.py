@@ -1,7 +1,7 @@
 """Candidates on the worker's side: blobs by hash, throw-away copies, violations."""
 
 # Copies are made for every request: strings and descriptors, not Path objects.
-# ruff: noqa: PTH101, PTH102, PTH103, PTH115, PTH211
+# ruff: noqa: PTH101, PTH102, PTH103, PTH110, PTH115, PTH211
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import posixpath
 import stat
 import sys
 import tempfile
+from collections import OrderedDict
 from collections.abc import Collection
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -24,7 +25,8 @@ from pytest_evo.errors import EvoError
 from pytest_evo.models import COPY_CHANGED
 from pytest_evo.models import TreeEntry
 
-_IN_MEMORY = 64 * 1024  # bytes of a blob that is kept in memory as well
+_SMALL = 64 * 1024  # bytes of a blob that is kept in memory while there is room
+_IN_MEMORY = 16_000_000  # bytes of all of these
 _CHUNK = 1 << 20
 _BYTECODE = (".pyc", ".pyo")
 
@@ -44,16 +46,22 @@ def quiet_bytecode() -> None:
 
 
 class CandidateCache:
-    """Blobs of candidates below ``directory`` and throw-away copies made of them."""
+    """Blobs of candidates below ``directory`` and throw-away copies made of them.
 
-    def __init__(self, directory: Path) -> None:
+    The newest small blobs are in memory, all others are files: most candidates bring
+    one new small file and are run once.
+    """
+
+    def __init__(self, directory: Path, *, in_memory: int = _IN_MEMORY) -> None:
+        """Work below ``directory``, with at most so many bytes of blobs in memory."""
         self.directory = directory
+        self._in_memory = in_memory
         self._blobs = directory / "blobs"
         self._copies = directory / "copies"
         self._blobs.mkdir(parents=True, exist_ok=True)
         self._copies.mkdir(parents=True, exist_ok=True)
-        self._small: dict[str, bytes] = {}
-        self._known: set[str] = set()
+        self._small: OrderedDict[str, bytes] = OrderedDict()
+        self._small_bytes = 0
 
     def missing(self, manifest: Sequence[TreeEntry]) -> list[str]:
         """Hashes of blobs that ``copy`` would lack, each once."""
@@ -72,11 +80,18 @@ class CandidateCache:
                 f"a file of a candidate arrived damaged: {len(data)} bytes with sha256 "
                 f"{found}, announced as {sha}"
             )
-        if not self._has(sha):
-            part = self._blobs / f"{sha}.{os.getpid()}.part"
-            part.write_bytes(data)
-            part.replace(self._blobs / sha)
-        self._keep(sha, data)
+        if self._has(sha):
+            return
+        if len(data) > _SMALL:
+            self._store(sha, data)
+            return
+        self._small[sha] = data
+        self._small_bytes += len(data)
+        while self._small_bytes > self._in_memory:
+            oldest, content = next(iter(self._small.items()))
+            self._store(oldest, content)
+            del self._small[oldest]
+            self._small_bytes -= len(content)
 
     def copy(self, manifest: Sequence[TreeEntry], into: Path | None = None) -> Path:
         """Make a directory (``into``, or a new one) with exactly these files.
@@ -153,14 +168,12 @@ class CandidateCache:
         remove_tree(self._copies)
 
     def _has(self, sha: str) -> bool:
-        if sha not in self._known and (self._blobs / sha).is_file():
-            self._known.add(sha)
-        return sha in self._known
+        return sha in self._small or os.path.exists(self._blobs / sha)
 
-    def _keep(self, sha: str, data: bytes) -> None:
-        self._known.add(sha)
-        if len(data) <= _IN_MEMORY:
-            self._small[sha] = data
+    def _store(self, sha: str, data: bytes) -> None:
+        part = self._blobs / f"{sha}.{os.getpid()}.part"
+        part.write_bytes(data)
+        part.replace(self._blobs / sha)
 
     def _write(self, entry: TreeEntry, target: str) -> None:
         mode = stat.S_IMODE(entry.mode)
@@ -171,6 +184,7 @@ class CandidateCache:
             if small is None:
                 self._write_from_disk(entry.blob, out)
             elif small:
+                self._small.move_to_end(entry.blob)
                 os.write(out, small)
             os.fchmod(out, mode)
         finally:

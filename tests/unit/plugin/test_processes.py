@@ -46,11 +46,12 @@ def test_children_are_found(nap):
 def test_children_are_found_without_kernel_lists(nap, monkeypatch):
     process = nap()
 
-    def refuse(self):
-        raise FileNotFoundError(self)
+    def refuse(path):
+        raise FileNotFoundError(path)
 
     monkeypatch.setattr(processes, "_parent", lambda pid: {process.pid: 7}.get(pid, 1))
-    monkeypatch.setattr(Path, "iterdir", refuse)
+    monkeypatch.setattr(processes, "_read", refuse)
+    monkeypatch.setattr(processes.os, "listdir", lambda path: ["7"])
     assert processes.children(7) == {process.pid}
 
 

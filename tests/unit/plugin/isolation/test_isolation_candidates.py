@@ -69,14 +69,17 @@ def test_missing_names_each_blob_once(cache: CandidateCache) -> None:
     assert cache.missing(manifest) == [sha(b"two")]
 
 
-def test_blobs_outlive_the_process(tmp_path: Path) -> None:
-    filled(CandidateCache(tmp_path), b"one", BIG)
-    later = CandidateCache(tmp_path)
-    manifest = (entry("a", b"one"), entry("b", BIG))
-    assert later.missing(manifest) == []
-    copy = later.copy(manifest)
-    assert (copy / "a").read_bytes() == b"one"
-    assert (copy / "b").read_bytes() == BIG
+def test_blobs_that_memory_has_no_room_for_are_files(tmp_path: Path) -> None:
+    cache = CandidateCache(tmp_path, in_memory=100)
+    contents = [b"%09d\n" % number for number in range(30)]
+    filled(cache, *contents, BIG)
+    manifest = tuple(
+        entry(f"f{number:02}", data) for number, data in enumerate([*contents, BIG])
+    )
+    assert cache.missing(manifest) == []
+    copy = cache.copy(manifest)
+    assert [path.read_bytes() for path in sorted(copy.iterdir())] == [*contents, BIG]
+    assert len(list((tmp_path / "blobs").iterdir())) == 20 + 1
 
 
 def test_damaged_blob_is_refused(cache: CandidateCache) -> None:
