@@ -12,7 +12,6 @@ import re
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Iterator
-from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from typing import NamedTuple
@@ -124,40 +123,84 @@ class Spots:
         """Where spots stand; those that overlap are one stretch."""
         if not self._hashes or not text:
             return []
-        found = words(text)
-        spans: list[Span] = []
+        return self.find_in(Reading(text))
+
+    def find_in(self, reading: Reading) -> list[Span]:
+        """As :meth:`find`, in a text whose words are known."""
+        heads = self._heads
+        begins = [at for at, head in enumerate(reading.heads) if head in heads]
+        stretches: list[list[int]] = []
         until = 0  # words before this one are covered already
-        for at, word in enumerate(found):
-            size = self._longest(found, at)
+        for at in begins:
+            size = self._longest(reading, at)
             end = at + size
             if not size or end <= until:
                 continue
-            if spans and at < until:
-                spans[-1] = Span(spans[-1].start, found[end - 1].end)
+            if stretches and at < until:
+                stretches[-1][1] = end
             else:
-                spans.append(Span(word.start, found[end - 1].end))
+                stretches.append([at, end])
             until = end
-        return spans
+        if not stretches:
+            return []
+        places = reading.places()
+        return [Span(places[at][0], places[end - 1][1]) for at, end in stretches]
 
-    def _longest(self, found: Sequence[Word], at: int) -> int:
-        for size in self._heads.get(_head(found[at].text), ()):
+    def _longest(self, reading: Reading, at: int) -> int:
+        found = reading.words
+        for size in self._heads[reading.heads[at]]:
             if at + size <= len(found):
-                joined = " ".join(word.text for word in found[at : at + size])
+                joined = " ".join(found[at : at + size])
                 if (size, _hash(joined)) in self._hashes:
                     return size
         return 0
 
     def hide(self, text: str, mark: str) -> str:
         """The text with ``mark`` in the place of each stretch that is found."""
-        spans = self.find(text)
-        if not spans:
-            return text
-        parts: list[str] = []
-        done = 0
-        for span in spans:
-            parts += [text[done : span.start], mark]
-            done = span.end
-        return "".join([*parts, text[done:]])
+        return hide(text, (self, mark))
+
+
+class Reading:
+    """A text with its words, in which several sets of spots are looked for."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        found = _TOKEN.findall(text)
+        self.words = [word.casefold() for word in found if word[0] != "\\"]
+        self.heads = list(map(_head, self.words))
+
+    def places(self) -> list[tuple[int, int]]:
+        """Where each word begins and ends."""
+        text = self.text
+        return [
+            found.span()
+            for found in _TOKEN.finditer(text)
+            if text[found.start()] != "\\"
+        ]
+
+
+def hide(text: str, *marks: tuple[Spots, str]) -> str:
+    """The text with each mark in the place of what its spots find, one by one."""
+    reading = None
+    for spots, mark in marks:
+        if not spots or not text:
+            continue
+        if reading is None:
+            reading = Reading(text)
+        spans = spots.find_in(reading)
+        if spans:
+            text = _marked(text, spans, mark)
+            reading = None
+    return text
+
+
+def _marked(text: str, spans: Iterable[Span], mark: str) -> str:
+    parts: list[str] = []
+    done = 0
+    for span in spans:
+        parts += [text[done : span.start], mark]
+        done = span.end
+    return "".join([*parts, text[done:]])
 
 
 def without(spots: Iterable[str], others: Collection[str]) -> Iterator[str]:

@@ -38,6 +38,7 @@ from pytest_evo.models import Split
 from pytest_evo.models import TraceStep
 from pytest_evo.protocols import Diagnosed
 from pytest_evo.protocols import Diagnoser
+from pytest_evo.spots import hide
 from pytest_evo.spots import is_long
 from pytest_evo.spots import length
 from pytest_evo.spots import split
@@ -48,6 +49,7 @@ from pytest_evo.spots import windows
 ANSWER = "\u2039expected answer\u203a"
 HELD_OUT = "\u2039held-out case\u203a"
 _COMPARED = "="
+_NOTHING = Spots(())
 _LEAST_WORDS = 3
 _ESCAPE = re.compile(r"\\x[0-9a-f]{2}|\\u[0-9a-f]{4}|\\U[0-9a-f]{8}")
 
@@ -102,11 +104,12 @@ class Hiding:
 
     def text(self, case: CaseId, text: str) -> str:
         """A text that a rollout of a case gave, without what is hidden."""
-        spots = self._answers.get(case)
-        if spots is not None:
-            text = spots.hide(text, ANSWER)
-        text = self._all_answers.hide(text, ANSWER)
-        return self._held_out.hide(text, HELD_OUT)
+        return hide(
+            text,
+            (self._answers.get(case, _NOTHING), ANSWER),
+            (self._all_answers, ANSWER),
+            (self._held_out, HELD_OUT),
+        )
 
     def detail(self, case: CaseId, detail: Detail) -> Detail:
         """A detail without what is hidden, and without pytest's own form of it."""

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_evo.spots import hide as hide_all
 from pytest_evo.spots import is_long
 from pytest_evo.spots import LONGEST
 from pytest_evo.spots import SIZE
@@ -94,3 +95,13 @@ def test_long_ones_are_told_from_short_ones() -> None:
 
 def test_hashes_do_not_hold_the_text() -> None:
     assert "floss" not in "".join(spots_of("floss floss floss"))
+
+
+@given(SENTENCES, SENTENCES, st.lists(st.booleans(), max_size=4))
+def test_hiding_several_is_the_same_as_one_after_the_other(
+    one: str, other: str, order: list[bool]
+) -> None:
+    text = "\\n, ".join(one if first else other for first in order)
+    first, second = Spots(spots_of(one)), Spots(spots_of(f"{other} {one}"))
+    told = hide_all(text, (first, "<1>"), (Spots(()), "<2>"), (second, "<3>"))
+    assert told == second.hide(first.hide(text, "<1>"), "<3>")
