@@ -10,13 +10,17 @@ from __future__ import annotations
 
 import builtins
 import sys
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
-from operator import attrgetter
+from functools import cache
 from operator import is_
+from operator import itemgetter
+from types import CodeType
 from types import FunctionType
+from types import MappingProxyType
 from typing import Any
 from typing import NamedTuple
 
@@ -66,7 +70,6 @@ _FREE_BUILTINS = frozenset(
 )
 _OWN_METHODS = ("runtest", "setup", "teardown")
 _MEMBERS = (FunctionType, classmethod, staticmethod, property)
-_CODE = attrgetter("__code__")
 _MOST_TOLD = 5
 
 
@@ -77,39 +80,100 @@ class _Owner(NamedTuple):
     current: Mapping[str, object]  # all its names, as they are now
     names: tuple[str, ...]
     values: tuple[object, ...]
+    look: Callable[[Mapping[str, object]], tuple[object, ...]]  # to the same now
+
+    def changed(self) -> bool:
+        """Whether a name stands for something else now."""
+        try:
+            return not all(map(is_, self.look(self.current), self.values))
+        except KeyError:  # a name is gone
+            return True
 
 
 class Judges:
     """The functions that decide outcomes, as they are before candidates run.
 
-    Every test process looks at some thousand names when it ends, so the look is made
-    of loops that run in C and compares identities: a planted object may call itself
-    equal to anything.
+    Every test process looks at some thousand names when it ends. Each object that is
+    touched on the way is written to, by the count of its references, and may have its
+    page of memory copied. So the look goes past names and code, is made of loops that
+    run in C, and compares identities: a planted object may call itself equal to
+    anything.
     """
 
     def __init__(self) -> None:
         self._owners = tuple(_owners())
         values = (value for owner in self._owners for value in owner.values)
         found = (getattr(value, "__func__", value) for value in values)
-        self._functions = tuple(one for one in found if isinstance(one, FunctionType))
-        self._codes = tuple(map(_CODE, self._functions))
+        self._codes = {
+            one: one.__code__ for one in found if isinstance(one, FunctionType)
+        }
+        _swaps().watch(self._codes)
 
     def changed(self) -> list[str]:
         """Names that stand for something else now."""
-        codes = map(_CODE, self._functions)  # it can be replaced inside the function
-        recoded: set[int] = set()
-        if not all(map(is_, codes, self._codes)):
-            pairs = zip(self._functions, self._codes, strict=True)
-            recoded = {id(one) for one, code in pairs if one.__code__ is not code}
+        recoded = self._recoded()
         return [
             _title(owner.owner, name)
             for owner in self._owners
-            if recoded
-            or not all(map(is_, map(owner.current.get, owner.names), owner.values))
+            if recoded or owner.changed()
             for name, value in zip(owner.names, owner.values, strict=True)
             if owner.current.get(name) is not value
             or id(getattr(value, "__func__", value)) in recoded
         ]
+
+    def _recoded(self) -> set[int]:
+        """Ids of the functions whose code was replaced inside of them."""
+        swapped = _swaps().seen()
+        codes = self._codes
+        suspects = codes.keys() if swapped is None else codes.keys() & swapped
+        return {id(one) for one in suspects if one.__code__ is not codes[one]}
+
+
+class _Swaps:
+    """Hears which functions are given other code; there is an audit event for it.
+
+    It spares reading the code of all of them, each of which has a page of its own.
+    """
+
+    def __init__(self) -> None:
+        self._watched: set[object] = {_probe}
+        self._swapped: set[object] = set()
+
+    def watch(self, functions: Iterable[FunctionType]) -> None:
+        """Hear of these functions too."""
+        self._watched.update(functions)
+
+    def seen(self) -> set[object] | None:
+        """Those that were given code; None where it is not heard of any more."""
+        self._swapped.discard(_probe)
+        _probe.__code__ = _PROBED
+        return self._swapped if _probe in self._swapped else None
+
+    def install(self) -> None:
+        """Add the hook; it stays for the life of the process, and must not raise."""
+
+        def hear(event: str, args: tuple[Any, ...]) -> None:
+            if event == "object.__setattr__" and args[1:2] == ("__code__",):
+                function = args[0]
+                if isinstance(function, FunctionType) and function in self._watched:
+                    self._swapped.add(function)
+
+        sys.addaudithook(hear)
+
+
+@cache
+def _swaps() -> _Swaps:
+    """Those of this process; the first call installs the hook."""
+    made = _Swaps()
+    made.install()
+    return made
+
+
+def _probe() -> None:
+    """Given its own code again, to find out whether that is heard."""
+
+
+_PROBED: CodeType = _probe.__code__
 
 
 def _title(owner: Any, name: str) -> str:
@@ -212,5 +276,13 @@ def _of_module(module: Any) -> Iterator[_Owner]:
 
 def _owner(owner: Any, names: Sequence[str]) -> _Owner:
     current = vars(owner)
+    if isinstance(current, dict):  # a module's; see Judges for what this spares
+        current = MappingProxyType(current)
     values = tuple(current[name] for name in names)
-    return _Owner(owner, current, tuple(names), values)
+    # asked for one name only, a getter returns no tuple; asked for none, it raises
+    look = itemgetter(*names, names[0]) if names else _nothing
+    return _Owner(owner, current, tuple(names), values, look)
+
+
+def _nothing(current: Mapping[str, object]) -> tuple[object, ...]:
+    return ()

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
 import builtins
+import sys
 import time
+from types import FunctionType
+from typing import Any
 
 import _pytest.python
 import pytest
+from _pytest import runner
 
 from pytest_evo.models import Outcome
+from pytest_evo.plugin import canary
 from pytest_evo.plugin import itemrun
 from pytest_evo.plugin import outcomes
 from pytest_evo.plugin.canary import Judges
@@ -37,6 +42,71 @@ def test_swapped_code_object_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         f"{itemrun.__name__}.score_of",
         f"{outcomes.__name__}.score_of",
     ]
+
+
+def test_swapped_code_is_found_where_nobody_hears_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    judges = Judges()
+    for heard in (set[object](), None):
+        with monkeypatch.context() as patch:
+            if heard is not None:
+                patch.setattr(canary._swaps(), "_watched", heard)
+            patch.setattr(outcomes.outcome_of, "__code__", (lambda it: it).__code__)
+            assert f"{outcomes.__name__}.outcome_of" in judges.changed()
+        assert judges.changed() == []
+
+
+@pytest.mark.parametrize("how", [setattr, object.__setattr__, FunctionType.__setattr__])
+def test_code_may_be_swapped_in_any_way(how: Any) -> None:
+    judges, code = Judges(), runner.call_and_report.__code__
+    how(runner.call_and_report, "__code__", (lambda *args, **kwds: None).__code__)
+    try:
+        found = judges.changed()
+    finally:
+        runner.call_and_report.__code__ = code
+    assert found == ["_pytest.runner.call_and_report"]
+
+
+def test_code_of_other_functions_is_nobodys_business() -> None:
+    judges = Judges()
+
+    def other() -> None:
+        """Whatever the project likes."""
+
+    other.__code__ = (lambda: None).__code__
+    sys.audit("object.__setattr__", [], "__code__", None)
+    sys.audit("object.__setattr__")
+    assert judges.changed() == []
+
+
+def test_removed_name_and_names_that_changed_places_are_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    judges = Judges()
+    monkeypatch.delattr(_pytest.python.Function, "runtest")
+    assert judges.changed() == ["_pytest.python.Function.runtest"]
+    monkeypatch.undo()
+    first, second = outcomes.metrics_of, outcomes.usage_of
+    monkeypatch.setattr(outcomes, "metrics_of", second)
+    monkeypatch.setattr(outcomes, "usage_of", first)
+    found = judges.changed()
+    name = outcomes.__name__
+    assert sorted(found) == [f"{name}.metrics_of", f"{name}.usage_of"]
+
+
+def test_object_that_calls_itself_equal_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Same:
+        def __eq__(self, other: object) -> bool:
+            return True
+
+        __hash__ = None  # type: ignore[assignment]
+
+    judges = Judges()
+    monkeypatch.setattr(outcomes, "outcome_of", Same())
+    assert judges.changed() == [f"{outcomes.__name__}.outcome_of"]
 
 
 def test_builtins_and_clock_are_watched(monkeypatch: pytest.MonkeyPatch) -> None:
