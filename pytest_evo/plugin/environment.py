@@ -70,10 +70,16 @@ def rollout_environment(
 
 
 def enter_environment(wanted: Mapping[str, str]) -> None:
-    """Make ``os.environ`` equal to ``wanted``, in place."""
-    for name in [name for name in os.environ if name not in wanted]:
+    """Make ``os.environ`` equal to ``wanted``, in place.
+
+    Only what differs is written: the C library copies every text that it is given.
+    """
+    present = dict(os.environ)
+    for name in present.keys() - wanted.keys():
         del os.environ[name]
-    os.environ.update(wanted)
+    for name, value in wanted.items():
+        if present.get(name) != value:
+            os.environ[name] = value
 
 
 def conceal(hidden: Iterable[str]) -> None:

@@ -226,7 +226,8 @@ def _phase(
         outcome=report.outcome,
         seconds=report.duration,
         message=cut(" ".join(filter(None, (subtest, message))), _LONGEST_MESSAGE),
-        longrepr=cut(report.longreprtext),
+        # making a text of none takes a terminal writer
+        longrepr=cut(report.longreprtext) if report.longrepr is not None else "",
         sections=tuple((title, cut(text)) for title, text in sections),
         properties=tuple(
             (str(plain(name)), str(plain(value)))

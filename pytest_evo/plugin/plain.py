@@ -11,6 +11,7 @@ _ADDRESS = re.compile(r"(?<=\bat )0x[0-9a-fA-F]{4,16}\b")
 LONGEST_TEXT = 100_000
 LONGEST_LIST = 1_000
 _DEEPEST = 8
+_LONGEST_NAME = 2_000
 _LONG_INT = 1_024  # bits; json and int() refuse more than 4300 digits
 
 
@@ -60,7 +61,9 @@ def plain(value: object, depth: int = 0) -> Any:
     Long texts and lists are cut, NaN and infinities become texts, names of mappings
     become strings. Nothing is raised, whatever the value's own methods do.
     """
-    if value is None or isinstance(value, bool):
+    if value is None or value is True or value is False:
+        return value
+    if type(value) is str and len(value) <= LONGEST_TEXT:  # most of a report
         return value
     if isinstance(value, str):
         return cut(str.__str__(value))
@@ -101,7 +104,9 @@ def _number_of_a_library(value: object) -> Any:
 
 
 def _name(key: object) -> str:
-    return cut(str.__str__(key), 2_000) if isinstance(key, str) else _text(key)
+    if type(key) is str and len(key) <= _LONGEST_NAME:
+        return key
+    return cut(str.__str__(key), _LONGEST_NAME) if isinstance(key, str) else _text(key)
 
 
 def _text(value: object) -> str:

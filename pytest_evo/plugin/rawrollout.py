@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict
 from dataclasses import dataclass
+from dataclasses import fields
 from typing import Any
 
 from pytest_evo.models import Detail
@@ -18,6 +18,7 @@ from pytest_evo.models import TraceStep
 from pytest_evo.models import Usage
 
 NO_DETAIL = Detail()
+_USAGE = tuple(item.name for item in fields(Usage))
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class RawRollout:
             "score": self.score,
             "seconds": self.seconds,
             "metrics": [[one.name, one.value, one.audit] for one in self.metrics],
-            "usage": asdict(self.usage),
+            "usage": {name: getattr(self.usage, name) for name in _USAGE},
             "phases": [_phase_to_plain(phase) for phase in detail.phases],
             "steps": [[step.name, dict(step.data)] for step in detail.steps],
             "warnings": list(detail.warnings),

@@ -1,7 +1,7 @@
 """Names of files below a root, whatever links and byte code they came by."""
 
 # Thousands of names a pass: strings, not Path objects.
-# ruff: noqa: PTH114, PTH118, PTH119, PTH120, PTH206
+# ruff: noqa: PTH112, PTH114, PTH118, PTH119, PTH120, PTH206
 
 from __future__ import annotations
 
@@ -96,19 +96,23 @@ class Resolver:
         These are the file itself and the links that led to it. A folder is named with
         a slash at its end.
         """
-        top = self._folder(os.fspath(root))
+        given = os.fspath(root)
+        top = self._folder(given)
         real = self.real(path)
         name = below(real, top)
-        found = self._links(path, os.fspath(root)) | self._links(path, top)
+        found = self._links(path, real, top)
+        if given != top:
+            found |= self._links(path, real, given)
         if name is not None:
-            if folder or Path(real).is_dir():
+            if folder or os.path.isdir(real):
                 name = f"{name}/" if name else "./"
             found.add(name.replace(os.sep, "/"))
         return found
 
-    def _links(self, path: str, top: str) -> set[str]:
+    def _links(self, path: str, real: str, top: str) -> set[str]:
+        """The names below ``top`` of links that led from ``path`` to ``real``."""
         name = below(os.path.normpath(path), top)
-        if not name or below(self.real(path), top) == name:
+        if not name or below(real, top) == name:
             return set()
         parts = name.split(os.sep)
         steps = (os.sep.join(parts[: count + 1]) for count in range(len(parts)))

@@ -348,13 +348,24 @@ def _children() -> tuple[int, bool]:
 
 def _foreign_prefixes(*ours: Path) -> tuple[str, ...]:
     """Folders that cannot hold the artifact or the project: skipped at once."""
+    mine = [f"{path}{os.sep}" for path in ours]
+    kept = [
+        prefix
+        for prefix in _library_prefixes()
+        if not any(path.startswith(prefix) for path in mine)
+    ]
+    return (*kept, "/proc/", "/dev/", "/sys/")
+
+
+@cache
+def _library_prefixes() -> tuple[str, ...]:
+    """Folders of libraries; looked up before the first fork, not in every child."""
     paths = sysconfig.get_paths()
     names = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     prefixes = {f"{name}{os.sep}" for name in names}
-    prefixes |= {f"{Path(name).resolve()}{os.sep}" for name in names}
-    mine = [f"{path}{os.sep}" for path in ours]
-    kept = {one for one in prefixes if not any(path.startswith(one) for path in mine)}
-    return (*sorted(kept), "/proc/", "/dev/", "/sys/")
+    return tuple(
+        sorted(prefixes | {f"{Path(name).resolve()}{os.sep}" for name in names})
+    )
 
 
 def _seen(
@@ -375,7 +386,6 @@ def _seen(
         else:
             if not listed:
                 others.add(resolver.real(path))
-    top = os.fspath(project.resolve())
     return Seen(
         Reach(
             files=tuple(sorted(mine)),
@@ -384,11 +394,12 @@ def _seen(
             processes=notes.processes,
             stale=tuple(sorted(stale)),
         ),
-        tuple(sorted(_project_files(others, top))),
+        tuple(sorted(_project_files(others, project))) if others else (),
     )
 
 
-def _project_files(paths: set[str], top: str) -> Iterator[str]:
+def _project_files(paths: set[str], project: Path) -> Iterator[str]:
+    top = os.path.realpath(project)
     for path in paths:
         name = below(path, top)
         if name and Path(path).is_file() and not is_foreign_folder(top, name):

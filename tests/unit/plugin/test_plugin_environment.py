@@ -50,6 +50,19 @@ def test_entering_an_environment_removes_the_rest(monkeypatch):
     assert os.environ == {"MINE": "2", "NEW": "3"}
 
 
+def test_variables_that_stay_as_they_are_are_not_written_again(monkeypatch):
+    class Written(dict[str, str]):
+        def __setitem__(self, name: str, value: str) -> None:
+            written.append(name)
+            super().__setitem__(name, value)
+
+    written: list[str] = []
+    monkeypatch.setattr(os, "environ", Written(BASE))
+    enter_environment({**BASE, "MINE": "2", "NEW": "3"})
+    assert written == ["MINE", "NEW"]
+    assert os.environ == {**BASE, "MINE": "2", "NEW": "3"}
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 def test_concealed_variables_leave_the_block_of_the_program_and_stay_usable() -> None:
     code = (
