@@ -12,7 +12,9 @@ from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterator
 from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
@@ -24,6 +26,7 @@ from pytest_evo.artifact.guard import forbidden
 from pytest_evo.artifact.guard import holds_pytest_settings
 from pytest_evo.artifact.knobs import knob_problem
 from pytest_evo.artifact.knobs import read_knob
+from pytest_evo.artifact.patches import Change
 from pytest_evo.artifact.patches import changes
 from pytest_evo.artifact.schema import editable
 from pytest_evo.artifact.schema import rule_for
@@ -35,6 +38,8 @@ from pytest_evo.models import Knob
 from pytest_evo.models import Tree
 from pytest_evo.models import TreeEntry
 
+Changes: TypeAlias = Sequence[tuple[str, Change]]
+"""The paths that differ between two versions, each with what became of it."""
 _MOST_TOLD = 20
 _MOST_YAML = 300_000  # the parser takes seconds for more; that is no mistake of a file
 # what a parser takes a square of its parts for
@@ -42,19 +47,34 @@ _LONG_KEY = re.compile(r"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){200}")
 _QUOTED = re.compile(r"""["](?:[^"\\\n]|\\.)*+["]|'[^'\n]*+'""")
 
 
-def check_tree(base: Tree, new: Tree, blobs: BlobStore, schema: ArtifactSchema) -> None:
+def check_tree(
+    base: Tree,
+    new: Tree,
+    blobs: BlobStore,
+    schema: ArtifactSchema,
+    changed: Changes | None = None,
+) -> None:
     """Check what a proposal made of its base.
+
+    Args:
+        base: the version that was edited.
+        new: what it became.
+        blobs: holds the contents of both.
+        schema: what may change.
+        changed: what :func:`changes` says of the two, where that is known already.
 
     Raises:
         ProposalRefused: the edit surface was left, a file that acts by itself, a size
             limit, something that does not parse or compile although it did before, or
             a knob outside its range. All problems are in one message.
     """
-    broken = _broken(base, new, blobs)
+    if changed is None:
+        changed = changes(base, new)
+    broken = _broken(base, new, blobs, changed)
     refuse(
         [
-            *_surface(base, new, schema),
-            *_forbidden(base, new, blobs),
+            *_surface(changed, schema),
+            *_forbidden(base, new, blobs, changed),
             *_sizes(new, schema),
             *_names(base, new),
             *(f"{path}: {problem}." for path, problem in broken.items()),
@@ -164,9 +184,9 @@ def _files(tree: Tree) -> Mapping[str, TreeEntry]:
 # -- the rules -----------------------------------------------------------------------
 
 
-def _surface(base: Tree, new: Tree, schema: ArtifactSchema) -> Iterator[str]:
+def _surface(changed: Changes, schema: ArtifactSchema) -> Iterator[str]:
     globs = ", ".join(rule.path for rule in schema.files if rule.edit)
-    for path, change in changes(base, new):
+    for path, change in changed:
         if editable(schema, path):
             continue
         rule = rule_for(schema, path)
@@ -178,16 +198,17 @@ def _surface(base: Tree, new: Tree, schema: ArtifactSchema) -> Iterator[str]:
             yield f"{path}: {change}, and it is outside of {', '.join(schema.include)}."
 
 
-def _forbidden(base: Tree, new: Tree, blobs: BlobStore) -> Iterator[str]:
-    was = {entry.path: entry for entry in base.entries}
-    now = {entry.path: entry for entry in new.entries}
-    for path, change in changes(base, new):
+def _forbidden(
+    base: Tree, new: Tree, blobs: BlobStore, changed: Changes
+) -> Iterator[str]:
+    for path, change in changed:
         reason = forbidden(path)
-        sides = [side[path] for side in (was, now) if path in side]
         if reason is None and any(
-            entry.kind == "file" and holds_pytest_settings(path, blobs.get(entry.blob))
-            for entry in sides
+            holds_pytest_settings(path, blobs.get(entry.blob))
+            for entry in (*base.entries, *new.entries)
             if path.endswith((".toml", ".cfg", ".ini"))
+            and entry.path == path
+            and entry.kind == "file"
         ):
             reason = "it holds settings of pytest"
         if reason:
@@ -201,6 +222,8 @@ def _sizes(tree: Tree, schema: ArtifactSchema) -> Iterator[str]:
         yield f"all files together have {total} bytes; max_bytes is {schema.max_bytes}."
     if len(files) > schema.max_files:
         yield f"there are {len(files)} files; max_files is {schema.max_files}."
+    if all(rule.max_bytes is None for rule in schema.files):
+        return
     for entry in files:
         rule = rule_for(schema, entry.path)
         most = rule.max_bytes if rule else None
@@ -211,6 +234,8 @@ def _sizes(tree: Tree, schema: ArtifactSchema) -> Iterator[str]:
 def _names(base: Tree, new: Tree) -> Iterator[str]:
     """New names that are the same as others, or none, on some file systems."""
     old = {entry.path for entry in base.entries}
+    if old.issuperset([entry.path for entry in new.entries]):
+        return
     seen: dict[str, list[str]] = {}
     for entry in new.entries:
         folded = unicodedata.normalize("NFC", entry.path).casefold()
@@ -227,14 +252,20 @@ def _names(base: Tree, new: Tree) -> Iterator[str]:
             )
 
 
-def _broken(base: Tree, new: Tree, blobs: BlobStore) -> dict[str, str]:
+def _broken(
+    base: Tree, new: Tree, blobs: BlobStore, changed: Changes
+) -> dict[str, str]:
     """Changed files that do not parse although they are new or did before."""
     found: dict[str, str] = {}
-    before = _files(base)
-    for path, entry in _files(new).items():
-        parse = _PARSERS.get(path.rpartition(".")[2].lower())
-        was = before.get(path)
-        if parse is None or (was is not None and was.blob == entry.blob):
+    parsers = {
+        path: _PARSERS.get(path.rpartition(".")[2].lower()) for path, _ in changed
+    }
+    if not any(parsers.values()):
+        return found
+    before, after = _files(base), _files(new)
+    for path, parse in parsers.items():
+        was, entry = before.get(path), after.get(path)
+        if parse is None or entry is None or (was and was.blob == entry.blob):
             continue
         problem = _tried(parse, blobs.get(entry.blob))
         # what never parsed (a template, say) need not parse now

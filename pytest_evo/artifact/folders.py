@@ -14,21 +14,18 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
 
 from pytest_evo.artifact.blobs import BlobStore
 from pytest_evo.artifact.removal import remove
-from pytest_evo.artifact.trees import Facts
 from pytest_evo.artifact.trees import facts_of
 from pytest_evo.artifact.trees import Known
+from pytest_evo.artifact.trees import Look
 from pytest_evo.artifact.trees import restore
 from pytest_evo.artifact.trees import write_entry
 from pytest_evo.errors import ArtifactProblem
 from pytest_evo.models import Tree
 from pytest_evo.models import TreeEntry
 
-Look: TypeAlias = Mapping[str, Facts]
-"""Facts of every name in a folder, and of itself under the empty name."""
 _MOST_CHANGED = 0.5  # of the files: beyond that, writing all of them is as fast
 
 _GRAIN = 50_000_000  # ns: no clock of a file system is coarser by default
@@ -87,12 +84,13 @@ class Folders:
         Args:
             folder: of which a version was read.
             tree: that version.
-            seen: what :func:`look` saw right after that.
+            seen: what was seen of its names when it was read, or None.
         """
         names = {"", *(entry.path for entry in tree.entries)}
         if seen is None or seen.keys() != names:
             return  # it holds something that is no part of a version
-        self._root.mkdir(mode=0o700, exist_ok=True)
+        if not self._count:
+            self._root.mkdir(mode=0o700, exist_ok=True)
         self._count += 1
         kept = self._root / str(self._count)
         try:
@@ -117,9 +115,9 @@ class Folders:
         try:
             left.folder.rename(destination)
             for entry in differing:
-                path = destination / entry.path
-                path.unlink()
-                write_entry(entry, self._blobs, str(path))
+                path = f"{destination}/{entry.path}"
+                os.unlink(path)  # noqa: PTH108, speed
+                write_entry(entry, self._blobs, path)
         except (OSError, ArtifactProblem):
             remove(destination)
             return False
@@ -135,7 +133,7 @@ def _differing(old: Tree, new: Tree) -> list[TreeEntry] | None:
         return None
     found = []
     for before, after in zip(old.entries, new.entries, strict=True):
-        if before == after:
+        if before is after or before == after:
             continue
         if before.path != after.path or {before.kind, after.kind} != {"file"}:
             return None

@@ -6,6 +6,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -21,12 +22,12 @@ def make_tree(entries: Iterable[TreeEntry]) -> Tree:
     bits are kept and restored but do not make another version.
     """
     ordered = tuple(sorted(entries, key=lambda entry: entry.path))
-    digest = hashlib.sha256(b"pytest-evo tree 1\0")
+    parts = ["pytest-evo tree 1\0"]
     for entry in ordered:
         runs = "x" if entry.kind == "file" and entry.mode & 0o100 else "-"
-        line = (entry.kind, entry.path, entry.blob or entry.target, runs, "")
-        digest.update("\0".join(line).encode())
-    return Tree(digest.hexdigest(), ordered)
+        content = entry.blob or entry.target
+        parts.append(f"{entry.kind}\0{entry.path}\0{content}\0{runs}\0")
+    return Tree(hashlib.sha256("".join(parts).encode()).hexdigest(), ordered)
 
 
 def is_left_out(name: str, kind: str) -> bool:
@@ -54,6 +55,8 @@ def left_out(directory: Path) -> tuple[str, ...]:
 
 Facts: TypeAlias = tuple[int, ...]
 """What tells one file from any other and from its own later content."""
+Look: TypeAlias = Mapping[str, Facts]
+"""Facts of every name in a folder, and of itself under the empty name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,14 @@ class Known:
 
 def facts_of(status: os.stat_result) -> Facts:
     """Facts of a name on disk; of a folder, those that tell it from another folder."""
-    facts = (status.st_mode, status.st_ino, status.st_dev)
-    if stat.S_ISDIR(status.st_mode):
-        return facts
-    return (*facts, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    mode = status.st_mode
+    if stat.S_ISDIR(mode):
+        return mode, status.st_ino, status.st_dev
+    return (
+        mode,
+        status.st_ino,
+        status.st_dev,
+        status.st_size,
+        status.st_mtime_ns,
+        status.st_ctime_ns,
+    )

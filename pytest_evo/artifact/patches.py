@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import zlib
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
 from difflib import SequenceMatcher
@@ -23,6 +24,11 @@ _MOST_WORK = 2_000_000  # lines times lines that difflib may compare
 
 def changes(old: Tree, new: Tree) -> tuple[tuple[str, Change], ...]:
     """The paths that differ, in order. Folders count only where they are empty."""
+    if [(one.path, one.kind) for one in old.entries] == [
+        (one.path, one.kind) for one in new.entries
+    ]:
+        pairs = zip(old.entries, new.entries, strict=True)
+        return _modified(pairs)
     before, after = _leaves(old), _leaves(new)
     found: list[tuple[str, Change]] = []
     for path in sorted(before.keys() | after.keys()):
@@ -43,6 +49,25 @@ def changes(old: Tree, new: Tree) -> tuple[tuple[str, Change], ...]:
     return tuple(found)
 
 
+def _modified(
+    pairs: Iterable[tuple[TreeEntry, TreeEntry]],
+) -> tuple[tuple[str, Change], ...]:
+    paths = sorted(now.path for was, now in pairs if _edited(was, now))
+    return tuple((path, "modified") for path in paths)
+
+
+def _edited(old: TreeEntry, new: TreeEntry) -> bool:
+    """Whether two entries of one path and kind are different contents."""
+    if old is new or new.kind == "dir":
+        return False
+    return _told(old) != _told(new)
+
+
+def _told(entry: TreeEntry) -> tuple[str, bool]:
+    runs = entry.kind == "file" and bool(entry.mode & 0o100)
+    return entry.blob or entry.target, runs
+
+
 def _has(tree: Tree, folder: str) -> bool:
     return any(entry.path == folder and entry.kind == "dir" for entry in tree.entries)
 
@@ -50,11 +75,7 @@ def _has(tree: Tree, folder: str) -> bool:
 def _leaves(tree: Tree) -> dict[str, tuple[str, str, bool]]:
     parents = {entry.path.rpartition("/")[0] for entry in tree.entries}
     return {
-        entry.path: (
-            entry.kind,
-            entry.blob or entry.target,
-            entry.kind == "file" and bool(entry.mode & 0o100),
-        )
+        entry.path: (entry.kind, *_told(entry))
         for entry in tree.entries
         if entry.kind != "dir" or entry.path not in parents
     }

@@ -9,14 +9,17 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import field
+from operator import attrgetter
 from pathlib import Path
 
 from pytest_evo.artifact.blobs import BlobStore
 from pytest_evo.artifact.globs import covers
 from pytest_evo.artifact.links import link_problem
+from pytest_evo.artifact.naming import Facts
 from pytest_evo.artifact.naming import facts_of
 from pytest_evo.artifact.naming import is_left_out
 from pytest_evo.artifact.naming import Known
+from pytest_evo.artifact.naming import Look
 from pytest_evo.artifact.naming import make_tree
 from pytest_evo.errors import ArtifactProblem
 from pytest_evo.models import Tree
@@ -27,6 +30,7 @@ _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _READ |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _KINDS = {stat.S_IFREG: "file", stat.S_IFDIR: "dir", stat.S_IFLNK: "link"}
 _DEEPEST = 100
+_NAME = attrgetter("name")
 
 
 def snapshot(
@@ -53,12 +57,37 @@ def snapshot(
             name that is not UTF-8, or something that cannot be read.
     """
     reader = _Reader(blobs, tuple(include), max_bytes, max_files, known or {})
-    try:
-        handle = os.open(directory, _READ | os.O_DIRECTORY) if _BY_DIRECTORY else None
-    except OSError as error:
-        raise _unreadable(str(directory), error) from error
-    reader.folder(handle, directory, "")
+    reader.read(directory)
     return reader.tree()
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A version that was read, and what its names were when they were read.
+
+    ``look`` is None where the directory holds more than the version, or something
+    that can be changed from elsewhere: a second name of a file, a locked folder.
+    """
+
+    tree: Tree
+    look: Look | None
+
+
+def see(
+    directory: Path,
+    blobs: BlobStore,
+    *,
+    max_bytes: int,
+    max_files: int,
+    known: Mapping[str, Known] | None = None,
+) -> Seen:
+    """As :func:`snapshot`, with the facts of all names.
+
+    They are older than what was read, so that no later change can hide behind them.
+    """
+    reader = _Reader(blobs, (), max_bytes, max_files, known or {})
+    reader.read(directory)
+    return Seen(reader.tree(), reader.look if reader.whole else None)
 
 
 @dataclass(slots=True)
@@ -73,8 +102,26 @@ class _Reader:
     entries: list[TreeEntry] = field(default_factory=list)
     pending: dict[str, bytes] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)
+    look: dict[str, Facts] = field(default_factory=dict)
+    whole: bool = True
     total: int = 0
     folders: int = 0
+
+    def read(self, directory: Path) -> None:
+        """Read a directory that nothing was read of yet.
+
+        Raises:
+            ArtifactProblem: something in it can be no part of a version.
+        """
+        try:
+            handle = None
+            if _BY_DIRECTORY:
+                handle = os.open(directory, _READ | os.O_DIRECTORY)
+            own = directory.stat() if handle is None else os.fstat(handle)
+        except OSError as error:
+            raise _unreadable(str(directory), error) from error
+        self._note("", own)
+        self.folder(handle, directory, "")
 
     def tree(self) -> Tree:
         """The tree of what was read; its contents are stored.
@@ -97,22 +144,32 @@ class _Reader:
         """
         try:
             with os.scandir(directory if handle is None else handle) as found:
-                names = sorted(entry.name for entry in found)
-            for name in names:
-                self._name(handle, directory, prefix + _checked(name, prefix))
+                entries = sorted(found, key=_NAME)
+            for entry in entries:
+                self._name(
+                    handle, directory, prefix + _checked(entry.name, prefix), entry
+                )
         except OSError as error:
             raise _unreadable(prefix or str(directory), error) from error
         finally:
             if handle is not None:
                 os.close(handle)
 
-    def _name(self, handle: int | None, directory: Path, path: str) -> None:
-        name = path.rpartition("/")[2]
-        where: str | Path = directory / name if handle is None else name
-        facts = os.stat(where, dir_fd=handle, follow_symlinks=False)
+    def _name(
+        self, handle: int | None, directory: Path, path: str, found: os.DirEntry[str]
+    ) -> None:
+        name = found.name
+        where: str | Path = name
+        if handle is None:  # where a listing knows less of a file than a look at it
+            where = directory / name
+            facts = where.lstat()
+        else:
+            facts = found.stat(follow_symlinks=False)
         kind = _KINDS.get(stat.S_IFMT(facts.st_mode))
         if kind and is_left_out(name, kind):
+            self.whole = False
             return
+        self._note(path, facts)
         if kind == "dir":
             self._check_mode(path, facts.st_mode, 0o500)
             if path.count("/") >= _DEEPEST:
@@ -132,9 +189,10 @@ class _Reader:
         elif kind == "file":
             self._check_mode(path, facts.st_mode, 0o400)
             self._check_bytes(path, facts.st_size)
-            if path in self.known and self.known[path].facts == facts_of(facts):
+            known = self.known.get(path)
+            if known is not None and known.facts == self.look[path]:
                 self.total += facts.st_size
-                self._add(self.known[path].entry)
+                self._add(known.entry)
                 return
             self._file(path, os.open(where, _READ, dir_fd=handle))
         else:
@@ -175,6 +233,13 @@ class _Reader:
         _checked(target, f"the link {path} to ")
         self.links[path] = target
         self._add(TreeEntry(path, "link", 0o777, target=target))
+
+    def _note(self, path: str, facts: os.stat_result) -> None:
+        self.look[path] = facts_of(facts)
+        if stat.S_ISDIR(facts.st_mode):
+            self.whole = self.whole and facts.st_mode & 0o700 == 0o700
+        else:
+            self.whole = self.whole and facts.st_nlink == 1
 
     def _add(self, entry: TreeEntry) -> None:
         self.entries.append(entry)

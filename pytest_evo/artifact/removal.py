@@ -11,6 +11,9 @@ from pathlib import Path
 
 _OUTLASTED = 1.0  # s
 _PAUSE = 0.01  # s
+_BY_DIRECTORY = os.open in os.supports_dir_fd and os.scandir in os.supports_fd
+_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
+_FOLDER |= getattr(os, "O_CLOEXEC", 0)
 _CHANGING = {
     errno.ENOENT,
     errno.ENOTDIR,
@@ -43,6 +46,16 @@ def remove(directory: Path) -> None:
 
 
 def _remove(directory: Path) -> None:
+    if _BY_DIRECTORY:
+        try:
+            _remove_by_descriptor(str(directory), None)
+        except FileNotFoundError:
+            if not os.path.lexists(directory):
+                return
+        except (OSError, RecursionError):
+            pass  # what it is, or in it, takes more than that
+        else:
+            return
     if directory.is_symlink() or directory.is_file():
         directory.unlink(missing_ok=True)
         return
@@ -51,6 +64,22 @@ def _remove(directory: Path) -> None:
     except (OSError, RecursionError):
         if os.path.lexists(directory):
             _remove_by_force(directory)
+
+
+def _remove_by_descriptor(name: str, parent: int | None) -> None:
+    """Remove a folder as most are: a link in its place is met as an error."""
+    handle = os.open(name, _FOLDER, dir_fd=parent)
+    try:
+        with os.scandir(handle) as found:
+            inner = [(one.name, one.is_dir(follow_symlinks=False)) for one in found]
+        for one, is_folder in inner:
+            if is_folder:
+                _remove_by_descriptor(one, handle)
+            else:
+                os.unlink(one, dir_fd=handle)
+    finally:
+        os.close(handle)
+    os.rmdir(name, dir_fd=parent)
 
 
 def _remove_by_force(top: Path) -> None:

@@ -12,10 +12,13 @@ from pytest_evo.artifact.naming import facts_of
 from pytest_evo.artifact.naming import is_left_out
 from pytest_evo.artifact.naming import Known
 from pytest_evo.artifact.naming import left_out
+from pytest_evo.artifact.naming import Look
 from pytest_evo.artifact.naming import make_tree
 from pytest_evo.artifact.patches import Change
 from pytest_evo.artifact.patches import changes
 from pytest_evo.artifact.patches import diff
+from pytest_evo.artifact.reading import see
+from pytest_evo.artifact.reading import Seen
 from pytest_evo.artifact.reading import snapshot
 from pytest_evo.artifact.removal import remove
 from pytest_evo.artifact.writing import restore
@@ -30,9 +33,12 @@ __all__ = [
     "is_left_out",
     "Known",
     "left_out",
+    "Look",
     "make_tree",
     "remove",
     "restore",
+    "see",
+    "Seen",
     "snapshot",
     "write_entry",
 ]

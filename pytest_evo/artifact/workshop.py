@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -16,12 +17,12 @@ from pytest_evo.artifact.checks import check_tree
 from pytest_evo.artifact.checks import knob_value
 from pytest_evo.artifact.checks import refuse
 from pytest_evo.artifact.folders import Folders
-from pytest_evo.artifact.folders import look
 from pytest_evo.artifact.trees import changes
 from pytest_evo.artifact.trees import Known
 from pytest_evo.artifact.trees import make_tree
 from pytest_evo.artifact.trees import remove
-from pytest_evo.artifact.trees import snapshot
+from pytest_evo.artifact.trees import see
+from pytest_evo.artifact.trees import Seen
 from pytest_evo.errors import ArtifactProblem
 from pytest_evo.errors import ProposalRefused
 from pytest_evo.evidence import Evidence
@@ -133,8 +134,11 @@ class DirectoryWorkshop:
     ) -> Path:
         """Make a workspace with ``artifact/`` (files of ``base``) and ``evidence/``."""
         workspace = self._workspace(key)
-        remove(workspace)  # of a session that was killed
-        workspace.mkdir(mode=0o700)
+        try:
+            workspace.mkdir(mode=0o700)
+        except FileExistsError:  # of a session that was killed
+            remove(workspace)
+            workspace.mkdir(mode=0o700)
         version = self.tree(base)
         self._filled[key] = self._folders.fill(workspace / "artifact", version)
         folder = workspace / "evidence"
@@ -169,29 +173,29 @@ class DirectoryWorkshop:
     def _close(self, key: ProposalKey, base: TreeHash, answer: Proposal | str) -> Edit:
         folder = self._workspace(key) / "artifact"
         old = self.tree(base)
-        new = self._read(folder, self._filled.get(key))
-        seen = look(folder)
+        seen = self._read(folder, self._filled.get(key))
+        new = seen.tree
         changed = changes(old, new)
         if old.hash == new.hash or not changed:
             raise ProposalRefused(
                 "Nothing changed in artifact/. Edit at least one file in place."
             )
-        check_tree(old, new, self._blobs, self._schema)
+        check_tree(old, new, self._blobs, self._schema, changed)
         changelog, warnings = _changelog(dict(changed), answer)
         if self._user_check is not None:
             refuse(list(self._user_check(folder)))
         if self._remarks is not None:
             warnings = (*warnings, *self._remarks(old, new))
-        self._folders.take(folder, new, seen)
+        self._folders.take(folder, new, seen.look)
         return Edit(self.register(new), changelog, warnings)
 
-    def _read(self, folder: Path, known: Mapping[str, Known] | None) -> Tree:
-        if folder.is_symlink() or not folder.is_dir():
+    def _read(self, folder: Path, known: Mapping[str, Known] | None) -> Seen:
+        if not _is_folder(folder):
             raise ProposalRefused(
                 "The folder artifact/ is gone or was replaced. Edit the files in it."
             )
         try:
-            return snapshot(
+            return see(
                 folder,
                 self._blobs,
                 max_bytes=self._schema.max_bytes,
@@ -200,6 +204,13 @@ class DirectoryWorkshop:
             )
         except ArtifactProblem as error:
             raise ProposalRefused(f"The edit is not evaluated:\n- {error}") from error
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return stat.S_ISDIR(path.lstat().st_mode)
+    except OSError:
+        return False
 
 
 def _changelog(

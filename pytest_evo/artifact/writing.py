@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 from pathlib import Path
 
@@ -61,9 +60,11 @@ def write_entry(entry: TreeEntry, blobs: BlobStore, path: str) -> None:
             os.symlink(entry.target, path)  # noqa: PTH211, speed
         else:
             handle = os.open(path, _WRITE, 0o600)
-            with open(handle, "wb", buffering=0) as file:  # noqa: PTH123
-                _write_all(file, blobs.get(entry.blob))
+            try:
+                _write_all(handle, blobs.get(entry.blob))
                 os.chmod(path if os.name == "nt" else handle, entry.mode)  # noqa: PTH101
+            finally:
+                os.close(handle)
     except FileExistsError as error:
         raise ArtifactProblem(
             f"{entry.path!r} and another name of this version are the same on this "
@@ -71,20 +72,20 @@ def write_entry(entry: TreeEntry, blobs: BlobStore, path: str) -> None:
         ) from error
 
 
-def _write_all(file: io.FileIO, data: bytes) -> None:
+def _write_all(handle: int, data: bytes) -> None:
     """Write bytes; long stretches of zeros in big files become holes again."""
     if len(data) <= _BIG:
         left = memoryview(data)
         while left:
-            left = left[file.write(left) :]
+            left = left[os.write(handle, left) :]
         return
     for start in range(0, len(data), _BIG):
         chunk = data[start : start + _BIG]
         if chunk.count(0) == len(chunk):
-            file.seek(len(chunk), os.SEEK_CUR)
+            os.lseek(handle, len(chunk), os.SEEK_CUR)
         else:
-            _write_all(file, chunk)
-    file.truncate(len(data))
+            _write_all(handle, chunk)
+    os.ftruncate(handle, len(data))
 
 
 def _check_entries(tree: Tree) -> None:

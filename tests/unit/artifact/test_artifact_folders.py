@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pytest_evo.artifact.blobs import MemoryBlobs
 from pytest_evo.artifact.folders import Folders
 from pytest_evo.artifact.folders import look
+from pytest_evo.artifact.trees import see
 from pytest_evo.artifact.trees import snapshot
 
 NAMES = [f"{folder}{name}" for folder in ("", "in/") for name in "abcd"]
@@ -145,3 +146,62 @@ def test_a_file_is_read_again_unless_its_times_can_tell(tmp_path):
     os.utime(place / "a", ns=(status.st_atime_ns, status.st_mtime_ns))
     read = snapshot(place, shelf.blobs, known=known)
     assert read.hash == shelf.version(a="TEXT of a").hash
+
+
+LIMITS = {"max_bytes": 10_000, "max_files": 100}
+
+
+def test_version_and_facts_are_read_in_one_pass(tmp_path):
+    shelf = Shelf(tmp_path)
+    tree = shelf.version()
+    folder = shelf.fill(tree)
+    (folder / "link").symlink_to("in/a")
+    seen = see(folder, shelf.blobs, **LIMITS)
+    assert seen.tree == snapshot(folder, shelf.blobs)
+    assert seen.look == look(folder)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda folder, other: (folder / "in" / "__pycache__").mkdir(),
+        lambda folder, other: (folder / "in" / "a.pyc").write_text(""),
+        lambda folder, other: (folder / ".git").write_text(""),
+        lambda folder, other: os.link(folder / "in" / "a", other),
+        lambda folder, other: (folder / "in").chmod(0o500),
+        lambda folder, other: folder.chmod(0o500),
+    ],
+)
+def test_folder_with_more_than_a_version_has_no_facts_to_go_by(tmp_path, spoil):
+    shelf = Shelf(tmp_path)
+    tree = shelf.version()
+    folder = shelf.fill(tree)
+    spoil(folder, tmp_path / "other")
+    seen = see(folder, shelf.blobs, **LIMITS)
+    assert seen.tree.hash == tree.hash
+    assert seen.look is None
+    folder.chmod(0o700)
+
+
+class Meddling(dict):
+    """Known files that are none; each question for one changes it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def get(self, path, default=None):
+        (self.folder / path).write_text(f"another size of {path}")
+        return default
+
+
+def test_file_that_changes_between_look_and_read_keeps_its_folder_from_use(tmp_path):
+    shelf = Shelf(tmp_path)
+    folder = shelf.fill(shelf.version())
+    seen = see(folder, shelf.blobs, known=Meddling(folder), **LIMITS)
+    assert seen.tree == snapshot(folder, shelf.blobs)
+    held = os.open(folder, os.O_RDONLY)  # so that its number is not given away
+    shelf.folders.take(folder, seen.tree, seen.look)
+    place = shelf.fill(seen.tree)
+    assert place.stat().st_ino != os.fstat(held).st_ino
+    os.close(held)
+    assert snapshot(place, shelf.blobs) == seen.tree

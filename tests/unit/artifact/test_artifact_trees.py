@@ -450,6 +450,30 @@ def test_changes_lists_files_and_only_empty_folders():
     )
 
 
+contents = st.dictionaries(
+    st.sampled_from(["a", "b", "d", "e"]),
+    st.tuples(st.sampled_from(["1", "2"]), st.sampled_from([0o644, 0o600, 0o755])),
+)
+
+
+@given(contents, contents)
+def test_changes_of_files_are_those_of_content_and_execute_bit(before, after):
+    def tree(files):
+        return make_tree(
+            TreeEntry(path, "file", mode, blob) for path, (blob, mode) in files.items()
+        )
+
+    def told(files):
+        return {path: (blob, mode & 0o100) for path, (blob, mode) in files.items()}
+
+    was, now = told(before), told(after)
+    assert dict(changes(tree(before), tree(after))) == {
+        **dict.fromkeys(was.keys() - now.keys(), "deleted"),
+        **dict.fromkeys(now.keys() - was.keys(), "added"),
+        **{path: "modified" for path in was.keys() & now if was[path] != now[path]},
+    }
+
+
 def test_snapshot_of_a_megabyte_stores_nothing_twice(tmp_path):
     source = write(tmp_path / "a", {f"d/f{n}": os.urandom(10_000) for n in range(100)})
 
