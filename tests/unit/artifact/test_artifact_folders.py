@@ -187,6 +187,7 @@ class Meddling(dict):
     """Known files that are none; each question for one changes it."""
 
     def __init__(self, folder: Path) -> None:
+        super().__init__({"no such": None})
         self.folder = folder
 
     def get(self, path, default=None):
