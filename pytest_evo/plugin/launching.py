@@ -55,6 +55,7 @@ class CaseLauncher:
         items: Mapping[CaseId, pytest.Item],
         settings: messages.WorkerSettings,
         directory: Path,
+        memory: Path,
         *,
         shared: bool = False,
         in_child: Callable[[], None] = lambda: None,
@@ -66,6 +67,7 @@ class CaseLauncher:
             items: by case.
             settings: of this worker.
             directory: for everything that is made here; removed at the end.
+            memory: the same for what lives for one request and is small.
             shared: whether this process has children of its own too.
             in_child: called in every forked child.
         """
@@ -73,17 +75,18 @@ class CaseLauncher:
         self._items = items
         self._settings = settings
         self._directory = directory
+        self._memory = memory
         self._project = session.config.rootpath
         self._artifact = self._project / settings.artifact
         self._files = _selected(self._artifact, settings.files)
         self._in_child = in_child
-        self._cache = CandidateCache(directory / "candidates")
+        self._cache = CandidateCache(directory / "candidates", memory / "copies")
         self._judges = Judges(
             session,
             self._artifact,
             settings,
             # what a rollout in a mount of its own may not see
-            (str(self._cache.directory), str(directory / "workspaces")),
+            (*map(str, self._cache.folders), str(directory / "workspaces")),
         )
         conceal(settings.hidden)
         self._forked: ForkedChild | None = None
@@ -101,7 +104,7 @@ class CaseLauncher:
 
     def trouble(self) -> str | None:
         """Why nothing can be started here any more; None if it can."""
-        return no_room(self._directory)
+        return no_room(self._directory) or no_room(self._memory)
 
     def missing(self, run: messages.Run) -> Sequence[str]:
         """Blobs that the worker does not have."""
@@ -129,7 +132,7 @@ class CaseLauncher:
         """Start a process for these runs."""
         self._count += 1
         scratch = self._directory / "scratch" / str(self._count)
-        log = self._directory / f"log-{self._count}"
+        log = self._memory / f"log-{self._count}"
         if run.mode is Mode.WORKSPACE:
             return self._launch_workspace(run, todo, scratch, log)
         candidate = self._cache.copy(run.manifest)
@@ -178,7 +181,8 @@ class CaseLauncher:
             self._zygote.close()
         for workspaces in self._workspaces.values():
             workspaces.close()
-        shutil.rmtree(self._directory, ignore_errors=True)
+        for directory in (self._directory, self._memory):
+            shutil.rmtree(directory, ignore_errors=True)
 
     # -- where and with what --------------------------------------------------------
 

@@ -151,6 +151,7 @@ class Hello:
     descriptors: tuple[str, ...] = ()  # artifact files that are open after collection
     token: str = ""  # in the environment of everything that test processes start
     directory: str = ""  # the worker's temporary files
+    memory: str = ""  # those that live for one request, in memory where there is room
     signals_kept: bool = False  # no test process can end the worker by a signal
     warmable: tuple[str, ...] = ()  # fixtures that all candidates could share
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from pathlib import Path
@@ -9,6 +10,16 @@ from pathlib import Path
 _MEMORY = Path("/dev/shm")
 _LEAST_FREE = 256_000_000
 _TIMES = 50
+
+
+def bytes_below(directory: Path) -> int:
+    """Size of all files of a directory; links are not followed."""
+    found = 0
+    for top, _, names in os.walk(directory):
+        for name in names:
+            with contextlib.suppress(OSError):  # gone meanwhile
+                found += os.lstat(f"{top}/{name}").st_size
+    return found
 
 
 def scratch_directory(prefix: str, needed: int) -> Path:

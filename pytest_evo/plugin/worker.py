@@ -39,6 +39,8 @@ from pytest_evo.plugin.links import ChannelLink
 from pytest_evo.plugin.links import Link
 from pytest_evo.plugin.messages import WorkerSettings
 from pytest_evo.plugin.modelwatch import watch_models
+from pytest_evo.plugin.scratch import bytes_below
+from pytest_evo.plugin.scratch import scratch_directory
 from pytest_evo.plugin.serving import Server
 from pytest_evo.plugin.warming import warmable
 from pytest_evo.plugin.warming import WarmFixtures
@@ -121,15 +123,23 @@ class WorkerPlugin:
         directory = Path(tempfile.mkdtemp(prefix=messages.DIRECTORY_PREFIX))
         self._warm = WarmFixtures(session)
         hello, items = self._introduce(session)
+        artifact = self._config.rootpath / self._settings.artifact
+        memory = scratch_directory(messages.DIRECTORY_PREFIX, bytes_below(artifact))
         launcher = CaseLauncher(
             session,
             items,
             self._settings,
             directory,
+            memory,
             shared=self._local,
             in_child=self._warm.keep,
         )
-        hello = replace(hello, token=launcher.token, directory=str(directory))
+        hello = replace(
+            hello,
+            token=launcher.token,
+            directory=str(directory),
+            memory=str(memory),
+        )
         server = Server(self._link, launcher, concurrency=self._settings.concurrency)
         try:
             self._link.send(messages.encode(hello))

@@ -53,12 +53,25 @@ class CandidateCache:
     one new small file and are run once.
     """
 
-    def __init__(self, directory: Path, *, in_memory: int = _IN_MEMORY) -> None:
-        """Work below ``directory``, with at most so many bytes of blobs in memory."""
-        self.directory = directory
+    def __init__(
+        self,
+        directory: Path,
+        copies: Path | None = None,
+        *,
+        in_memory: int = _IN_MEMORY,
+    ) -> None:
+        """Work below ``directory``.
+
+        Args:
+            directory: for blobs, and for copies unless they have a place of their own.
+            copies: where copies are made.
+            in_memory: bytes of blobs that are kept in memory at most.
+        """
         self._in_memory = in_memory
         self._blobs = directory / "blobs"
-        self._copies = directory / "copies"
+        self._copies = copies or directory / "copies"
+        self.folders = (directory, self._copies)
+        """All that belongs to candidates."""
         self._blobs.mkdir(parents=True, exist_ok=True)
         self._copies.mkdir(parents=True, exist_ok=True)
         self._small: OrderedDict[str, bytes] = OrderedDict()

@@ -349,12 +349,11 @@ def _children() -> tuple[int, bool]:
 def _foreign_prefixes(*ours: Path) -> tuple[str, ...]:
     """Folders that cannot hold the artifact or the project: skipped at once."""
     mine = [f"{path}{os.sep}" for path in ours]
-    kept = [
+    return tuple(
         prefix
-        for prefix in _library_prefixes()
+        for prefix in (*_library_prefixes(), "/proc/", "/dev/", "/sys/")
         if not any(path.startswith(prefix) for path in mine)
-    ]
-    return (*kept, "/proc/", "/dev/", "/sys/")
+    )
 
 
 @cache

@@ -59,9 +59,11 @@ class Worker:
 
         def clear() -> None:
             processes.sweep_leaders((), hello.token.encode())
-            shutil.rmtree(hello.directory, ignore_errors=True)
+            for directory in (hello.directory, hello.memory):
+                if Path(directory).name.startswith(DIRECTORY_PREFIX):
+                    shutil.rmtree(directory, ignore_errors=True)
 
-        if hello.token and Path(hello.directory).name.startswith(DIRECTORY_PREFIX):
+        if hello.token:
             timer = threading.Timer(_SWEEP, clear)
             timer.daemon = True
             timer.start()

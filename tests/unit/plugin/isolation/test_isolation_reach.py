@@ -72,6 +72,20 @@ def test_opened_file_is_reached(project: Path) -> None:
     assert seen.reach.stale == ()
 
 
+@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="no files in memory")
+def test_files_in_memory_are_reached(project: Path) -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        candidate = Path(folder) / "copy"
+        shutil.copytree(project / "artifact", candidate)
+        seen = watch(
+            (candidate / "prompt.txt").read_text,
+            project / "artifact",
+            candidate,
+            project,
+        )
+    assert seen.reach.files == ("prompt.txt",)
+
+
 def test_nothing_opened_is_no_reach(project: Path) -> None:
     assert in_place(lambda: (project / "artifact").exists(), project) == Seen(
         in_place(lambda: None, project).reach
