@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+from queue import SimpleQueue
 from typing import TypeVar
 
 T = TypeVar("T")
 
+_MOST_WAITING = 4
+
 
 async def in_daemon_thread(call: Callable[[], T]) -> T:
-    """Run a blocking call so that a stop of the process does not wait for it."""
+    """Run a blocking call so that a stop of the process does not wait for it.
+
+    A call that never comes back keeps its thread; others get another one.
+    """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 
@@ -24,18 +32,16 @@ async def in_daemon_thread(call: Callable[[], T]) -> T:
         else:
             future.set_result(result)  # type: ignore[arg-type]
 
-    def work() -> None:
+    def work() -> Callable[[], None]:
         try:
             result = call()
         except BaseException as error:  # noqa: BLE001 - handed over, raised by await
-            _hand_over(loop, finish, None, error)
-        else:
-            _hand_over(loop, finish, result, None)
+            caught = error
+            return lambda: _hand_over(loop, finish, None, caught)
+        return lambda: _hand_over(loop, finish, result, None)
 
     within = contextvars.copy_context()
-    threading.Thread(
-        target=lambda: within.run(work), name="evo-call", daemon=True
-    ).start()
+    _take().give(lambda: within.run(work))
     return await future
 
 
@@ -45,5 +51,44 @@ def _hand_over(
     result: T | None,
     error: BaseException | None,
 ) -> None:
-    if not loop.is_closed():
+    with suppress(RuntimeError):  # the loop is closed: nobody waits any more
         loop.call_soon_threadsafe(finish, result, error)
+
+
+# -- threads -----------------------------------------------------------------------
+
+
+class _Worker:
+    """A thread that waits for its next call, because starting one takes longer."""
+
+    def __init__(self) -> None:
+        self._calls: SimpleQueue[Callable[[], Callable[[], None]]] = SimpleQueue()
+        threading.Thread(target=self._serve, name="evo-call", daemon=True).start()
+
+    def give(self, call: Callable[[], Callable[[], None]]) -> None:
+        """Have a call made; what it returns is called when the thread is free."""
+        self._calls.put(call)
+
+    def _serve(self) -> None:
+        while True:
+            done = self._calls.get()()
+            asyncio.set_event_loop(None)  # of a call that left one behind
+            stays = len(_waiting) < _MOST_WAITING
+            if stays:
+                _waiting.append(self)  # first, so that the next call finds it
+            done()
+            if not stays:
+                return
+            del done  # what it holds may be large
+
+
+_waiting: list[_Worker] = []
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_waiting.clear)  # their threads stay behind
+
+
+def _take() -> _Worker:
+    try:
+        return _waiting.pop()
+    except IndexError:
+        return _Worker()
