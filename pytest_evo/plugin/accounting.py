@@ -34,6 +34,7 @@ class Leg:
     ending: str = ""  # why it is being killed: timeout | stuck | cancel | forged
     aborted: bool = False
     parted: bool = False  # it has said that it ran everything
+    gone: bool = False  # its process has ended, where the system says so
     violations: list[str] = field(default_factory=list)
 
     def find(self, case: CaseId, repeat: int) -> Todo:

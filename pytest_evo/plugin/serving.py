@@ -238,7 +238,9 @@ class Server:
             )
             if process.exit_descriptor >= 0:
                 self._selector.register(
-                    process.exit_descriptor, selectors.EVENT_READ, lambda: None
+                    process.exit_descriptor,
+                    selectors.EVENT_READ,
+                    partial(setattr, leg, "gone", True),
                 )
 
     def _starting(self, run: messages.Run, todo: Iterable[Todo]) -> float:
@@ -310,6 +312,7 @@ class Server:
         if leg.parted or (leg.todo and not early):
             raise FrameForged("a test process took leave before its cases had run")
         leg.parted = True
+        self._selector.unregister(leg.process.reader)  # what else comes is read then
         if leg.run.candidate == START:  # what the suite itself does is no candidate's
             self._usual.update(farewell.tampered)
         else:
@@ -320,7 +323,7 @@ class Server:
     def _watch(self) -> None:
         now = time.monotonic()
         for leg in list(self._legs):
-            if leg.process.ended():
+            if leg.gone or (leg.process.exit_descriptor < 0 and leg.process.ended()):
                 self._finish(leg)
             elif now >= leg.deadline:
                 self._expire(leg)
