@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +135,7 @@ def _silence(config: pytest.Config, deafened: Deafened | None) -> None:
     reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None:
         # it stays findable, for --setup-show, live logging and the colours of diffs
-        reporter._tw._file = _nowhere()
+        reporter._tw._file = nowhere()
 
 
 def _package(plugin: object) -> str:
@@ -142,13 +143,17 @@ def _package(plugin: object) -> str:
     return str(module).partition(".")[0]
 
 
-def _nowhere() -> Any:
-    return Path(os.devnull).open("w", encoding="utf-8", errors="replace")
+@cache
+def nowhere() -> Any:
+    """A file for what nobody reads; children share it with the worker."""
+    descriptor = os.open(os.devnull, os.O_WRONLY)
+    # not for it to close: nobody is to be warned that it never was
+    return os.fdopen(descriptor, "w", encoding="utf-8", errors="replace", closefd=False)
 
 
 def _give_basetemp(config: pytest.Config, basetemp: Path) -> None:
     basetemp.mkdir(mode=0o700, parents=True, exist_ok=True)
-    basetemp = basetemp.resolve()
+    basetemp = Path(os.path.realpath(basetemp))
     factory: Any = getattr(config, "_tmp_path_factory", None)
     if factory is not None:
         factory._given_basetemp = factory._basetemp = basetemp

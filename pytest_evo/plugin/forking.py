@@ -37,6 +37,7 @@ from pytest_evo.plugin import signals
 from pytest_evo.plugin.canary import Judges
 from pytest_evo.plugin.canary import Watch
 from pytest_evo.plugin.child import Deafened
+from pytest_evo.plugin.child import nowhere
 from pytest_evo.plugin.child import prepare_child
 from pytest_evo.plugin.declared import declared
 from pytest_evo.plugin.emitting import FrameEmitter
@@ -204,14 +205,12 @@ def _descriptor_of(pid: int) -> int:
 def settle(items: Collection[pytest.Item]) -> None:
     """Call once before forking: children then share what would cost each of them anew.
 
-    That is the memory of what is collected, where importable folders really are, and
-    what Python looks up at the first traceback: which module each file belongs to, and
-    the lines of the tests.
+    That is the memory of what is collected, and what Python looks up at the first
+    traceback: which module each file belongs to, and the lines of the tests.
     """
     for path in {item.path for item in items}:
         linecache.getlines(str(path))
     inspect.getmodule(settle.__code__)  # fills a table of all modules
-    mount.settle()
     gc.collect()
     gc.freeze()
 
@@ -247,6 +246,7 @@ class ForkedChild:
         self._judges = Judges()
         self._parent = os.getpid()
         self._deafened = Deafened.of(session.config)
+        nowhere()
         declared(session.config)  # read now, not in every child
 
     def start(
@@ -279,6 +279,8 @@ class ForkedChild:
             self._run(run, todo, place, seen_at, writer)
 
         self._flush()
+        if run.mount:
+            mount.prepare(place.candidate, place.artifact)
         return fork(child)
 
     def _flush(self) -> None:
@@ -327,7 +329,7 @@ class ForkedChild:
         capture: Any = self._config.pluginmanager.getplugin("capturemanager")
         if capture is not None:
             capture.stop_global_capturing()
-        terminal = {_identity(1), _identity(2)}
+        terminal = {_identity(1), _identity(2)} - _nothing()
         os.dup2(descriptor, 1)
         os.dup2(descriptor, 2)
         os.close(descriptor)
@@ -336,14 +338,14 @@ class ForkedChild:
 
 def _let_go_of(terminal: Collection[object], hidden: Sequence[str]) -> None:
     """Point descriptors of the terminal and of files in hidden folders nowhere."""
-    nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    empty = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     for number in _open_descriptors():
         with contextlib.suppress(OSError):
             name = os.readlink(f"/proc/self/fd/{number}") if LINUX else ""
             inside = any(below(name, folder) is not None for folder in hidden)
-            if number != nowhere and (inside or _identity(number) in terminal):
-                os.dup2(nowhere, number, inheritable=False)
-    os.close(nowhere)
+            if inside or _identity(number) in terminal:
+                os.dup2(empty, number, inheritable=False)
+    os.close(empty)
 
 
 def _open_descriptors() -> list[int]:
@@ -357,9 +359,15 @@ def _open_descriptors() -> list[int]:
 
 def _identity(descriptor: int) -> object:
     try:
-        status = os.fstat(descriptor)
+        return _inode(os.fstat(descriptor))
     except OSError:  # closed
         return None
-    null = os.stat(os.devnull)
-    same = (status.st_dev, status.st_ino)
-    return None if same == (null.st_dev, null.st_ino) else same
+
+
+def _nothing() -> set[object]:
+    """What a closed descriptor and one of the null device are."""
+    return {None, _inode(os.stat(os.devnull))}
+
+
+def _inode(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino

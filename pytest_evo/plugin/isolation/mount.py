@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import linecache
 import os
 import stat
 import sys
@@ -22,8 +21,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pytest_evo.plugin.isolation import listings
 from pytest_evo.plugin.isolation.candidates import quiet_bytecode
 from pytest_evo.plugin.isolation.paths import below
+from pytest_evo.plugin.isolation.paths import real
+from pytest_evo.plugin.isolation.paths import real_name
 from pytest_evo.plugin.isolation.shield import raise_shield
 from pytest_evo.plugin.isolation.shield import Shield
 
@@ -160,8 +162,8 @@ def enter(
     Raises:
         MountRefused: a step failed; nothing outside this process has changed.
     """
-    copy = os.path.realpath(candidate_copy)
-    top = os.path.realpath(artifact)
+    copy = real_name(os.fspath(candidate_copy))
+    top = real(os.fspath(artifact))
     where = _working_directory()
     if not os.path.isdir(top):
         raise MountRefused(f"{top} is no directory")
@@ -185,31 +187,13 @@ def enter(
         raise MountRefused(
             f"the candidate lacks the working directory {where}"
         ) from error
-    _forget_listings(top)
+    listings.forget(top)
 
 
-def settle() -> None:
+def prepare(candidate_copy: Path, artifact: Path) -> None:
     """Look up what every child would look up again; for the process that forks."""
-    for name in (*sys.path_importer_cache, *linecache.cache):
-        _real(name)
-
-
-@cache
-def _real(path: str) -> str:
-    return os.path.realpath(path)
-
-
-def _forget_listings(top: str) -> None:
-    """Let imports and tracebacks look anew at what is below ``top``, and only there.
-
-    Forgetting everything would write to hundreds of pages shared with the worker.
-    """
-    for folder in list(sys.path_importer_cache):
-        if below(_real(folder), top) is not None:
-            del sys.path_importer_cache[folder]
-    for name in list(linecache.cache):
-        if below(_real(name), top) is not None:
-            del linecache.cache[name]
+    real_name(os.fspath(candidate_copy))
+    listings.look(real(os.fspath(artifact)))
 
 
 def _working_directory() -> str:

@@ -1,7 +1,7 @@
 """Names of files below a root, whatever links and byte code they came by."""
 
 # Thousands of names a pass: strings, not Path objects.
-# ruff: noqa: PTH112, PTH114, PTH118, PTH119, PTH120, PTH206
+# ruff: noqa: PTH100, PTH112, PTH114, PTH118, PTH119, PTH120, PTH206
 
 from __future__ import annotations
 
@@ -44,6 +44,20 @@ def below(path: str, root: str) -> str | None:
         return ""
     start = root if root.endswith(os.sep) else root + os.sep
     return path[len(start) :] if path.startswith(start) else None
+
+
+@cache
+def real(path: str) -> str:
+    """The real path, looked up once in a process and those that are forked from it."""
+    return os.path.realpath(path)
+
+
+def real_name(path: str) -> str:
+    """The real path of something new in a folder that is well known."""
+    if os.path.islink(path):
+        return os.path.realpath(path)
+    folder, name = os.path.split(os.path.abspath(path))
+    return os.path.join(real(folder), name)
 
 
 def source_of(path: str) -> str:
