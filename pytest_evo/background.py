@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
+from typing import Generic
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -22,37 +24,51 @@ async def in_daemon_thread(call: Callable[[], T]) -> T:
     A call that never comes back keeps its thread; others get another one.
     """
     loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
+    future: asyncio.Future[_Answer[T]] = loop.create_future()
 
-    def finish(result: T | None, error: BaseException | None) -> None:
+    def finish(answer: _Answer[T] | BaseException) -> None:
         if future.cancelled():
             return
-        if error is not None:
-            future.set_exception(error)
+        if isinstance(answer, BaseException):
+            future.set_exception(answer)
         else:
-            future.set_result(result)  # type: ignore[arg-type]
+            future.set_result(answer)
 
     def work() -> Callable[[], None]:
+        answer: _Answer[T] | BaseException
         try:
-            result = call()
+            answer = _Answer(call())
         except BaseException as error:  # noqa: BLE001 - handed over, raised by await
-            caught = error
-            return lambda: _hand_over(loop, finish, None, caught)
-        return lambda: _hand_over(loop, finish, result, None)
+            answer = error
+        return lambda: _hand_over(loop, finish, answer)
 
     within = contextvars.copy_context()
     _take().give(lambda: within.run(work))
-    return await future
+    return (await future).take()
+
+
+class _Answer(Generic[T]):
+    """What a call gave; a coroutine that nobody takes is closed without complaint."""
+
+    def __init__(self, value: T) -> None:
+        self._values = [value]
+
+    def take(self) -> T:
+        return self._values.pop()
+
+    def __del__(self) -> None:
+        for value in self._values:
+            if inspect.iscoroutine(value):
+                value.close()
 
 
 def _hand_over(
     loop: asyncio.AbstractEventLoop,
-    finish: Callable[[T | None, BaseException | None], None],
-    result: T | None,
-    error: BaseException | None,
+    finish: Callable[[_Answer[T] | BaseException], None],
+    answer: _Answer[T] | BaseException,
 ) -> None:
     with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-        loop.call_soon_threadsafe(finish, result, error)
+        loop.call_soon_threadsafe(finish, answer)
 
 
 # -- threads -----------------------------------------------------------------------

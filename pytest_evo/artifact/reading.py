@@ -165,6 +165,13 @@ class _Reader:
             facts = where.lstat()
         else:
             facts = found.stat(follow_symlinks=False)
+        known = None if self.include else self.known.get(path)
+        if known is not None and known.facts == facts_of(facts):
+            self._check_bytes(path, facts.st_size)
+            self.total += facts.st_size
+            self._note(path, facts)
+            self._add(known.entry)
+            return
         kind = _KINDS.get(stat.S_IFMT(facts.st_mode))
         if kind and is_left_out(name, kind):
             self.whole = False
@@ -189,11 +196,6 @@ class _Reader:
         elif kind == "file":
             self._check_mode(path, facts.st_mode, 0o400)
             self._check_bytes(path, facts.st_size)
-            known = self.known.get(path)
-            if known is not None and known.facts == self.look[path]:
-                self.total += facts.st_size
-                self._add(known.entry)
-                return
             self._file(path, os.open(where, _READ, dir_fd=handle))
         else:
             raise ArtifactProblem(
@@ -238,13 +240,14 @@ class _Reader:
         self.look[path] = facts_of(facts)
         if stat.S_ISDIR(facts.st_mode):
             self.whole = self.whole and facts.st_mode & 0o700 == 0o700
-        else:
-            self.whole = self.whole and facts.st_nlink == 1
+        elif facts.st_nlink != 1:
+            self.whole = False
 
     def _add(self, entry: TreeEntry) -> None:
         self.entries.append(entry)
         folder = entry.kind == "dir"
-        self.folders += folder
+        if folder:
+            self.folders += 1
         count = self.folders if folder else len(self.entries) - self.folders
         if self.max_files is not None and count > self.max_files:
             raise ArtifactProblem(

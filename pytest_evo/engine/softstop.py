@@ -20,20 +20,24 @@ class SoftStop:
 
     def __init__(self) -> None:
         self.requested = False
-        self._event = asyncio.Event()
+        self._waiting: set[asyncio.Future[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def attach(self) -> None:
         """Bind to the running loop, so that waiting steps wake up at once."""
         self._loop = asyncio.get_running_loop()
         if self.requested:
-            self._event.set()
+            self._wake()
 
     def request(self) -> None:
         """Ask for the stop; safe from signal handlers and other threads."""
         self.requested = True
         if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._event.set)
+            self._loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        for waiter in self._waiting:
+            _end(waiter)
 
     def check(self) -> None:
         """Raise where a stop was requested.
@@ -54,13 +58,20 @@ class SoftStop:
         if self.requested:
             task.cancel()
             self.check()
-        stop = asyncio.ensure_future(self._event.wait())
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        task.add_done_callback(lambda done: _end(waiter))
+        self._waiting.add(waiter)
         try:
-            await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
+            await waiter
         finally:
-            stop.cancel()
+            self._waiting.discard(waiter)
             if not task.done():
                 task.cancel()
         if task.cancelled() or not task.done():
             raise Interrupted("stopped on request")
         return task.result()
+
+
+def _end(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
+from collections.abc import Coroutine
+from contextlib import suppress
 from contextvars import ContextVar
+from inspect import CORO_CLOSED
 
 import pytest
 
@@ -82,3 +86,37 @@ def test_what_a_call_leaves_behind_is_not_seen_by_the_next() -> None:
         return await in_daemon_thread(find)
 
     assert asyncio.run(ask()) == "asked"
+
+
+def test_coroutine_that_nobody_waits_for_is_closed() -> None:
+    free = threading.Event()
+    made: list[Coroutine[None, None, None]] = []
+
+    async def never() -> None:
+        raise AssertionError
+
+    def late() -> Coroutine[None, None, None]:
+        free.wait()
+        made.append(never())
+        return made[-1]
+
+    async def cancelled() -> None:
+        asking = asyncio.ensure_future(in_daemon_thread(late))
+        await asyncio.sleep(0)
+        asking.cancel()
+        free.set()
+        while not made or inspect.getcoroutinestate(made[-1]) != CORO_CLOSED:
+            await asyncio.sleep(0.001)
+
+    async def cancelled_late() -> None:
+        asking = asyncio.ensure_future(in_daemon_thread(late))
+        while len(made) < 2:
+            await asyncio.sleep(0)
+        while not asking.cancel():
+            await asyncio.sleep(0)
+        with suppress(asyncio.CancelledError):
+            (await asking).close()
+
+    asyncio.run(cancelled())
+    asyncio.run(cancelled_late())
+    assert [inspect.getcoroutinestate(one) for one in made] == [CORO_CLOSED] * 2

@@ -191,7 +191,8 @@ class Meddling(dict):
         self.folder = folder
 
     def get(self, path, default=None):
-        (self.folder / path).write_text(f"another size of {path}")
+        if (self.folder / path).is_file():
+            (self.folder / path).write_text(f"another size of {path}")
         return default
 
 
