@@ -28,6 +28,7 @@ from pytest_evo.plugin.evolving import ExitCode
 from pytest_evo.plugin.evolving import strategy_of
 from pytest_evo.plugin.isolation.reach import recorder
 from pytest_evo.plugin.junitxml import report_winner
+from pytest_evo.plugin.messages import DIRECTORY_PREFIX
 from pytest_evo.plugin.modelling import hidden_variables
 from pytest_evo.plugin.modelling import RunModels
 from pytest_evo.plugin.modelling import SECRETS
@@ -41,6 +42,8 @@ from pytest_evo.plugin.pools.xdist import XdistSession
 from pytest_evo.plugin.redaction import Redaction
 from pytest_evo.plugin.redaction import secrets_of
 from pytest_evo.plugin.runfiles import own_folders
+from pytest_evo.plugin.scratch import remove_abandoned
+from pytest_evo.plugin.scratch import SCRATCH_PREFIX
 from pytest_evo.plugin.taping import open_tape
 from pytest_evo.plugin.taping import resume_tape
 from pytest_evo.plugin.taping import RunTape
@@ -172,6 +175,7 @@ def open_session(
     soft_stop: Callable[[], None],
 ) -> EngineSession:
     """Register the session whose workers serve ``run``; it has not begun yet."""
+    remove_abandoned(DIRECTORY_PREFIX, SCRATCH_PREFIX)
     conceal(workers["hidden"])
     session: EngineSession
     if uses_xdist(config):

@@ -51,7 +51,9 @@ from pytest_evo.plugin.redaction import Redaction
 from pytest_evo.plugin.redaction import secrets_of
 from pytest_evo.plugin.room import is_full
 from pytest_evo.plugin.runfiles import RunFiles
+from pytest_evo.plugin.scratch import give_back
 from pytest_evo.plugin.scratch import scratch_directory
+from pytest_evo.plugin.scratch import SCRATCH_PREFIX
 from pytest_evo.plugin.task import Task
 from pytest_evo.plugin.terminal import LiveDisplay
 from pytest_evo.publish import apply_candidate
@@ -189,7 +191,7 @@ class Evolution:
         calibration = self._calibration(pool, settings, marks, files)
         observer = RunObserver(self._config, self._display, files.candidates)
         size = sum(entry.size for entry in files.trees.get(files.start).entries)
-        workspaces = scratch_directory("pytest-evo-", size)
+        workspaces = scratch_directory(SCRATCH_PREFIX, size)
         own = runfiles.own_folders(self._config.rootpath, settings)
         pool.configure(covered=[*own, str(workspaces.resolve())])
         try:
@@ -211,7 +213,7 @@ class Evolution:
             return self._loop_to_end(self._loop, settings, files, header)
         finally:
             self._reading.close()
-            shutil.rmtree(workspaces, ignore_errors=True)
+            give_back(workspaces)
 
     def _calibration(
         self,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -44,6 +43,7 @@ from pytest_evo.plugin.messages import Mode
 from pytest_evo.plugin.orphans import Orphans
 from pytest_evo.plugin.rawrollout import RawRollout
 from pytest_evo.plugin.room import no_room
+from pytest_evo.plugin.scratch import give_back
 
 
 class CaseLauncher:
@@ -182,7 +182,7 @@ class CaseLauncher:
         for workspaces in self._workspaces.values():
             workspaces.close()
         for directory in (self._directory, self._memory):
-            shutil.rmtree(directory, ignore_errors=True)
+            give_back(directory)
 
     # -- where and with what --------------------------------------------------------
 

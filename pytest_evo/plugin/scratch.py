@@ -1,15 +1,29 @@
-"""Where files go that live for seconds: into memory where there is some to spare."""
+"""Where files go that live for seconds, and what a killed process left there."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shutil
+import sys
 import tempfile
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
+if sys.platform != "win32":  # there nothing is claimed and nothing swept
+    from fcntl import flock
+    from fcntl import LOCK_EX
+    from fcntl import LOCK_NB
+
+SCRATCH_PREFIX = "pytest-evo-"
+"""How the names of a controller's directories begin."""
 _MEMORY = Path("/dev/shm")
 _LEAST_FREE = 256_000_000
 _TIMES = 50
+_CLAIM = ".pytest-evo"
+_YOUNG = 60.0  # s; until then a directory may still be unclaimed
+_claims: dict[Path, int] = {}
 
 
 def bytes_below(directory: Path) -> int:
@@ -22,16 +36,79 @@ def bytes_below(directory: Path) -> int:
     return found
 
 
+def temporary_directory(prefix: str) -> Path:
+    """Make a directory in the usual place; give it back with :func:`give_back`."""
+    return _claimed(tempfile.mkdtemp(prefix=prefix))
+
+
 def scratch_directory(prefix: str, needed: int) -> Path:
     """Make a directory for short-lived copies of ``needed`` bytes.
 
     A file system in memory is taken where programs may be run from it and 50 copies,
-    or 256 MB, are free; else the usual place for temporary files.
+    or 256 MB, are free; else the usual place for temporary files. Give it back with
+    :func:`give_back`.
     """
     if hasattr(os, "statvfs") and os.access(_MEMORY, os.W_OK | os.X_OK):
         room = os.statvfs(_MEMORY)
         free = room.f_bavail * room.f_frsize
         runs = not room.f_flag & getattr(os, "ST_NOEXEC", 0)
         if runs and free >= max(_LEAST_FREE, _TIMES * needed):
-            return Path(tempfile.mkdtemp(prefix=prefix, dir=_MEMORY))
-    return Path(tempfile.mkdtemp(prefix=prefix))
+            return _claimed(tempfile.mkdtemp(prefix=prefix, dir=_MEMORY))
+    return temporary_directory(prefix)
+
+
+def give_back(directory: Path) -> None:
+    """Remove a directory with all that is in it, as far as that can be done."""
+    shutil.rmtree(directory, ignore_errors=True)
+    claim = _claims.pop(directory, -1)
+    if claim >= 0:
+        os.close(claim)
+
+
+def remove_abandoned(*prefixes: str) -> None:
+    """Remove directories whose process, with all that it forked, was killed.
+
+    Only this user's, and only those that were made here: each of them has a file that
+    is locked for as long as it is in use.
+    """
+    if sys.platform == "win32":
+        return
+    for path in _abandoned(prefixes):
+        with contextlib.suppress(OSError):
+            descriptor = os.open(path / _CLAIM, os.O_RDWR | os.O_NOFOLLOW)
+            try:
+                flock(descriptor, LOCK_EX | LOCK_NB)
+                shutil.rmtree(path, ignore_errors=True)
+            finally:
+                os.close(descriptor)
+
+
+def _claimed(name: str) -> Path:
+    """Keep others from taking a directory for abandoned while this process lives."""
+    directory = Path(name)
+    if sys.platform != "win32":
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        descriptor = os.open(directory / _CLAIM, flags, 0o600)
+        with contextlib.suppress(OSError):  # a file system without locks
+            flock(descriptor, LOCK_EX | LOCK_NB)
+        _claims[directory] = descriptor
+    return directory
+
+
+def _abandoned(prefixes: tuple[str, ...]) -> Iterator[Path]:
+    """Directories of this user that may be left over."""
+    before = time.time() - _YOUNG
+    for parent in {_MEMORY, Path(tempfile.gettempdir())}:
+        with contextlib.suppress(OSError), os.scandir(parent) as found:
+            for entry in found:
+                if entry.name.startswith(prefixes) and _is_old(entry, before):
+                    yield Path(entry.path)
+
+
+def _is_old(entry: os.DirEntry[str], before: float) -> bool:
+    try:
+        status = entry.stat(follow_symlinks=False)
+    except OSError:  # gone meanwhile
+        return False
+    ours = entry.is_dir(follow_symlinks=False) and status.st_uid == os.geteuid()
+    return ours and status.st_mtime < before

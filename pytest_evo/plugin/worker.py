@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import socket
 import sys
-import tempfile
 import threading
 from collections.abc import Generator
 from collections.abc import Iterator
@@ -41,6 +40,7 @@ from pytest_evo.plugin.messages import WorkerSettings
 from pytest_evo.plugin.modelwatch import watch_models
 from pytest_evo.plugin.scratch import bytes_below
 from pytest_evo.plugin.scratch import scratch_directory
+from pytest_evo.plugin.scratch import temporary_directory
 from pytest_evo.plugin.serving import Server
 from pytest_evo.plugin.warming import warmable
 from pytest_evo.plugin.warming import WarmFixtures
@@ -120,7 +120,7 @@ class WorkerPlugin:
         """Serve instead of running the collected items once."""
         if self._config.option.collectonly:
             return None
-        directory = Path(tempfile.mkdtemp(prefix=messages.DIRECTORY_PREFIX))
+        directory = temporary_directory(messages.DIRECTORY_PREFIX)
         self._warm = WarmFixtures(session)
         hello, items = self._introduce(session)
         artifact = self._config.rootpath / self._settings.artifact
