@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 
 from pytest_evo.plugin.declared import ARTIFACT_VARIABLE
@@ -104,5 +105,6 @@ def conceal(hidden: Iterable[str]) -> None:
             ctypes.memset(before, ord("-"), len(os.fsencode(value)))
 
 
-def _matches(name: str, patterns: Iterable[str]) -> bool:
+@cache
+def _matches(name: str, patterns: tuple[str, ...]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)

@@ -246,6 +246,7 @@ class ForkedChild:
         self._judges = Judges()
         self._parent = os.getpid()
         self._deafened = Deafened.of(session.config)
+        self._surroundings: Surroundings | None = None
         nowhere()
         declared(session.config)  # read now, not in every child
 
@@ -279,6 +280,9 @@ class ForkedChild:
             self._run(run, todo, place, seen_at, writer)
 
         self._flush()
+        if surroundings != self._surroundings:
+            surroundings.variables(place.artifact)  # the patterns are tried here once
+            self._surroundings = surroundings
         if run.mount:
             mount.prepare(place.candidate, place.artifact)
         return fork(child)

@@ -43,6 +43,10 @@ _LANDLOCK_CREATE = 444
 _LANDLOCK_RESTRICT = 446
 _LANDLOCK_MACHINES = frozenset({"x86_64", "aarch64", "riscv64", "ppc64le", "s390x"})
 _SCOPE_SIGNAL = 1 << 1
+# a type of an array is made anew each time that it is spelled out
+_RULES = ctypes.c_uint64 * 3
+_HEADER = ctypes.c_uint32 * 2
+_DATA = ctypes.c_uint32 * 6
 MOST_FROZEN = 64
 """Files at most: each costs a rollout about 0.01 to 0.1 ms."""
 
@@ -93,7 +97,7 @@ def keep_signals() -> None:
     """
     if sys.platform != "linux" or os.uname().machine not in _LANDLOCK_MACHINES:
         return
-    wanted = (ctypes.c_uint64 * 3)(0, 0, _SCOPE_SIGNAL)
+    wanted = _RULES(0, 0, _SCOPE_SIGNAL)
     rules = _libc().syscall(
         ctypes.c_long(_LANDLOCK_CREATE),
         ctypes.byref(wanted),
@@ -144,8 +148,8 @@ def _give_up(capabilities: Sequence[int]) -> None:
     """Drop rights for good, also for programs that are started."""
     for number in capabilities:
         _check(_libc().prctl(_PR_CAPBSET_DROP, number, 0, 0, 0), "capabilities")
-    header = (ctypes.c_uint32 * 2)(_CAPABILITIES_3, 0)
-    data = (ctypes.c_uint32 * 6)()
+    header = _HEADER(_CAPABILITIES_3, 0)
+    data = _DATA()
     _check(_libc().capget(header, data), "capabilities")
     for number in capabilities:
         for kind in range(3):  # effective, permitted, inheritable
