@@ -95,11 +95,16 @@ def collect(
     nodes: Sequence[Node], attempts: Sequence[Attempt], sources: Sources
 ) -> Evidence:
     """As :func:`gather`, for nodes that hold nothing but train rollouts."""
+    histories = score_history(nodes)
     return Evidence(
         nodes=tuple(_told(node, sources.redact) for node in nodes),
-        histories=score_history(nodes),
+        histories=histories,
         facts=measure(
-            nodes, schema=sources.schema, attempts=attempts, tree=sources.tree
+            nodes,
+            schema=sources.schema,
+            attempts=attempts,
+            tree=sources.tree,
+            rows=histories,
         ),
         traces=_traces(nodes, sources),
         attempts=tuple(map(sources.attempt, attempts)),
@@ -153,6 +158,6 @@ def attempts_on(
     for attempt in reversed(attempts):
         if len(found) == MOST_ATTEMPTS:
             break
-        if any(case in attempt.scores for case in batch):
+        if not attempt.scores.keys().isdisjoint(batch):
             found.append(attempt)
     return tuple(reversed(found))

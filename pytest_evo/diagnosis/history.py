@@ -56,6 +56,7 @@ def measure(
     schema: ArtifactSchema = NO_SCHEMA,
     attempts: Sequence[Attempt] = (),
     tree: Callable[[TreeHash], Tree] | None = None,
+    rows: Sequence[CaseHistory] | None = None,
 ) -> Facts:
     """Facts about a chain.
 
@@ -64,8 +65,10 @@ def measure(
         schema: says which kind a file is.
         attempts: of closed iterations, to find what was tried before.
         tree: reads a version; without it contents are not compared.
+        rows: the nodes' score history, where it is known already.
     """
-    rows = score_history(nodes)
+    if rows is None:
+        rows = score_history(nodes)
     return Facts(
         reach=tuple(
             _reach(node, entry.file)
@@ -109,8 +112,10 @@ def _twins(
 
 
 def _bypassed(nodes: Sequence[Node], schema: ArtifactSchema) -> list[Bypass]:
+    found: list[Bypass] = []
+    if len(nodes) < 2:
+        return found
     failing = {node.candidate.id: _failing(node) for node in nodes}
-    found = []
     for node in nodes[1:]:
         after = failing[node.candidate.id]
         for entry in node.candidate.changelog:
@@ -149,17 +154,18 @@ def _repeated(
     tree: Callable[[TreeHash], Tree],
 ) -> tuple[Repetition, ...]:
     """Edits that gave a file a content that an earlier candidate had put there."""
+    if len(nodes) < 2:
+        return ()  # a parent repeats nobody
     seen: dict[tuple[str, str], tuple[CandidateId, float | None]] = {}
     own = {node.candidate.id for node in nodes}
     for attempt in attempts:
-        files = [entry.file for entry in attempt.changelog if entry.change != "deleted"]
+        files = {entry.file for entry in attempt.changelog if entry.change != "deleted"}
         if attempt.tree and files and attempt.candidate not in own:
-            blobs = _blobs(tree(attempt.tree))
-            for file in files:
-                if file in blobs:
-                    key = (file, blobs[file])
+            for entry in tree(attempt.tree).entries:
+                if entry.kind == "file" and entry.path in files:
+                    key = (entry.path, entry.blob)
                     seen.setdefault(key, (attempt.candidate, attempt.gain))
-    found = []
+    found: list[Repetition] = []
     for place, node in enumerate(nodes):
         blobs = _blobs(tree(node.candidate.tree))
         edited = [entry.file for entry in node.candidate.changelog] if place else blobs

@@ -82,6 +82,9 @@ class Prefix(Sequence[Attempt]):
     def __iter__(self) -> Iterator[Attempt]:
         return map(self._history.get, range(self._length))
 
+    def __reversed__(self) -> Iterator[Attempt]:
+        return map(self._history.get, range(self._length - 1, -1, -1))
+
 
 class Tried:
     """Which files were tried, and by which candidate first; some 150 bytes a tree."""

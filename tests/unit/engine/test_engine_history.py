@@ -49,6 +49,7 @@ def test_prefix_reads_like_the_list_that_was_added(count, more, seed):
         history.append(row)
     assert len(prefix) == count
     assert list(prefix) == expected
+    assert list(reversed(prefix)) == expected[::-1]
     order = Random(seed)
     for _ in range(20):
         at = slice(*(order.choice([None, order.randint(-600, 600)]) for _ in range(2)))
