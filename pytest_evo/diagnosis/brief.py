@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 from pytest_evo.diagnosis.failures import by_kinds
 from pytest_evo.diagnosis.failures import failure_line
+from pytest_evo.diagnosis.memo import by_identity
+from pytest_evo.diagnosis.memo import SMALL
 from pytest_evo.diagnosis.rendering import attempts_text
 from pytest_evo.diagnosis.rendering import cell
 from pytest_evo.diagnosis.rendering import changelog_text
@@ -76,11 +78,20 @@ def failures_text(traces: Sequence[Trace], budget: int) -> str:
         shown.append(trace)
         room -= need
     rooms = share([trace.size for trace in shown], max(0, budget - _HEAD * len(shown)))
-    texts = [trace_text(*one) for one in zip(shown, rooms, strict=True)]
+    texts = [_shown(*one) for one in zip(shown, rooms, strict=True)]
     others = order[len(shown) :]
     if others:
         texts.append(_left_out(others, budget - sum(map(len, texts))))
     return "\n".join(texts) or "None.\n"
+
+
+_whole_text = by_identity(trace_text)
+
+
+def _shown(trace: Trace, room: int) -> str:
+    if trace.size <= min(room, SMALL):
+        return _whole_text(trace)
+    return trace_text(trace, room)
 
 
 def _left_out(traces: Sequence[Trace], budget: int) -> str:

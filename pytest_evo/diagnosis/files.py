@@ -22,6 +22,7 @@ from pydantic_core import to_json
 from pytest_evo.diagnosis.brief import brief_text
 from pytest_evo.diagnosis.brief import texts_of
 from pytest_evo.diagnosis.memo import by_identity
+from pytest_evo.diagnosis.memo import SMALL
 from pytest_evo.evidence import CaseHistory
 from pytest_evo.evidence import Evidence
 from pytest_evo.evidence import Trace
@@ -92,12 +93,11 @@ def _write_rollouts(root: str, traces: Sequence[Trace]) -> None:
     for node in dict.fromkeys(node for node, _ in by_file):
         _make_folder(f"{root}/rollouts/{_slug(node)}")
     for (node, case), rollouts in by_file.items():
-        data = {
-            "case": case,
-            "node": node,
-            "rollouts": [_trace_data(one) for one in rollouts],
-        }
-        _write(f"{root}/rollouts/{_slug(node)}/{_slug(case)}.json", _json(data))
+        if len(rollouts) == 1 and rollouts[0].size <= SMALL:
+            data = _only_trace(rollouts[0])
+        else:
+            data = _json(_traces_data(rollouts))
+        _write(f"{root}/rollouts/{_slug(node)}/{_slug(case)}.json", data)
 
 
 # -- values ------------------------------------------------------------------------
@@ -158,6 +158,19 @@ def _attempt_data(attempt: Attempt) -> Any:
 def _attempt_item(attempt: Attempt) -> bytes:
     """An attempt as one item of a JSON list, without the list's own lines."""
     return _json([_attempt_data(attempt)])[2:-2]
+
+
+@by_identity
+def _only_trace(trace: Trace) -> bytes:
+    return _json(_traces_data([trace]))
+
+
+def _traces_data(traces: Sequence[Trace]) -> Any:
+    return {
+        "case": traces[0].case,
+        "node": traces[0].node,
+        "rollouts": [_trace_data(one) for one in traces],
+    }
 
 
 def _trace_data(trace: Trace) -> Any:

@@ -104,6 +104,8 @@ class Hiding:
 
     def text(self, case: CaseId, text: str) -> str:
         """A text that a rollout of a case gave, without what is hidden."""
+        if not text:
+            return text
         return hide(
             text,
             (self._answers.get(case, _NOTHING), ANSWER),

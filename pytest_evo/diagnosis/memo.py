@@ -15,6 +15,8 @@ V = TypeVar("V")
 
 AT_HAND = 512
 """Values of one kind that are remembered at most."""
+SMALL = 4_000
+"""Characters up to which what is made of a trace is remembered."""
 
 
 def by_identity(make: Callable[[K], V], most: int = AT_HAND) -> Callable[[K], V]:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_evo.diagnosis.brief import failures_text
 from pytest_evo.diagnosis.rendering import trace_text
 from pytest_evo.diagnosis.traces import cut_trace
 from pytest_evo.diagnosis.traces import FAILING
@@ -151,6 +152,16 @@ def test_secret_where_a_very_long_text_is_broken_is_not_half_kept(at: int) -> No
     )
     assert not any("a1" in one for one in trace.texts())
     assert trace.size <= FAILING
+
+
+@given(TEXT, TEXT, st.integers(0, 100))
+def test_trace_with_room_for_all_of_it_is_shown_whole(
+    report: str, said: str, more: int
+) -> None:
+    trace = make_trace(rollout(), failed(report, stdout=said))
+    assert trace_text(trace, trace.size + more) == trace_text(trace)
+    assert failures_text([trace], 100_000) == trace_text(trace)
+    assert failures_text([trace], 100_000) == trace_text(trace)
 
 
 # -- kept traces ---------------------------------------------------------------------
