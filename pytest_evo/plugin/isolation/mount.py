@@ -19,13 +19,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from pytest_evo.plugin.isolation import listings
 from pytest_evo.plugin.isolation.candidates import quiet_bytecode
 from pytest_evo.plugin.isolation.paths import below
 from pytest_evo.plugin.isolation.paths import real
 from pytest_evo.plugin.isolation.paths import real_name
+from pytest_evo.plugin.isolation.shield import libc
 from pytest_evo.plugin.isolation.shield import raise_shield
 from pytest_evo.plugin.isolation.shield import Shield
 
@@ -194,6 +194,7 @@ def prepare(candidate_copy: Path, artifact: Path) -> None:
     """Look up what every child would look up again; for the process that forks."""
     real_name(os.fspath(candidate_copy))
     listings.look(real(os.fspath(artifact)))
+    libc()
 
 
 def _working_directory() -> str:
@@ -206,13 +207,8 @@ def _working_directory() -> str:
 # -- the kernel ----------------------------------------------------------------------
 
 
-@cache
-def _libc() -> Any:
-    return ctypes.CDLL(None, use_errno=True)
-
-
 def _call(what: str, name: str, *args: object) -> None:
-    function = getattr(_libc(), name, None)
+    function = getattr(libc(), name, None)
     if function is None:
         raise MountRefused(f"{what}: the C library has no {name}()")
     if function(*args) != 0:

@@ -39,6 +39,7 @@ _CAPABILITIES_3 = 0x20080522
 _SYS_PTRACE = 19
 _SYS_ADMIN = 21
 _PERFMON = 38  # it opens the memory of other processes too
+_CALLED = ("capget", "capset", "mount", "prctl", "syscall", "umount2", "unshare")
 _LANDLOCK_CREATE = 444
 _LANDLOCK_RESTRICT = 446
 _LANDLOCK_MACHINES = frozenset({"x86_64", "aarch64", "riscv64", "ppc64le", "s390x"})
@@ -98,14 +99,14 @@ def keep_signals() -> None:
     if sys.platform != "linux" or os.uname().machine not in _LANDLOCK_MACHINES:
         return
     wanted = _RULES(0, 0, _SCOPE_SIGNAL)
-    rules = _libc().syscall(
+    rules = libc().syscall(
         ctypes.c_long(_LANDLOCK_CREATE),
         ctypes.byref(wanted),
         ctypes.c_size_t(ctypes.sizeof(wanted)),
         ctypes.c_uint32(0),
     )
     if rules >= 0:
-        _libc().syscall(
+        libc().syscall(
             ctypes.c_long(_LANDLOCK_RESTRICT), ctypes.c_int(rules), ctypes.c_uint32(0)
         )
         os.close(rules)
@@ -129,12 +130,16 @@ def _freeze(path: str) -> None:
 
 
 @cache
-def _libc() -> Any:
-    return ctypes.CDLL(None, use_errno=True)
+def libc() -> Any:
+    """The C library, with what is called of it looked up before a fork."""
+    library = ctypes.CDLL(None, use_errno=True)
+    for name in _CALLED:
+        getattr(library, name, None)  # kept by the library from now on
+    return library
 
 
 def _mount(source: str, target: str, flags: int, kind: str = "") -> None:
-    done = _libc().mount(
+    done = libc().mount(
         os.fsencode(source),
         os.fsencode(target),
         os.fsencode(kind) if kind else None,
@@ -147,14 +152,14 @@ def _mount(source: str, target: str, flags: int, kind: str = "") -> None:
 def _give_up(capabilities: Sequence[int]) -> None:
     """Drop rights for good, also for programs that are started."""
     for number in capabilities:
-        _check(_libc().prctl(_PR_CAPBSET_DROP, number, 0, 0, 0), "capabilities")
+        _check(libc().prctl(_PR_CAPBSET_DROP, number, 0, 0, 0), "capabilities")
     header = _HEADER(_CAPABILITIES_3, 0)
     data = _DATA()
-    _check(_libc().capget(header, data), "capabilities")
+    _check(libc().capget(header, data), "capabilities")
     for number in capabilities:
         for kind in range(3):  # effective, permitted, inheritable
             data[3 * (number // 32) + kind] &= ~(1 << number % 32) & 0xFFFFFFFF
-    _check(_libc().capset(header, data), "capabilities")
+    _check(libc().capset(header, data), "capabilities")
 
 
 def _check(result: int, what: str) -> None:
