@@ -12,6 +12,7 @@ from typing import Any
 import pluggy
 import pytest
 
+from pytest_evo.plugin.isolation.paths import real_name
 from pytest_evo.plugin.remembered import forget_examples
 
 # Hooks by which reporters follow tests. In a child only our own recorder hears them.
@@ -37,7 +38,7 @@ def prepare_child(
     Args:
         config: the session's configuration; it is changed for good.
         basetemp: a short path of this child's own for ``tmp_path`` and pytest's cache;
-            made if need be, removed by the caller.
+            made when something asks for it, removed by the caller.
         deafened: of this configuration, where it was found out before a fork.
     """
     _restart_capturing(config)
@@ -152,11 +153,16 @@ def nowhere() -> Any:
 
 
 def _give_basetemp(config: pytest.Config, basetemp: Path) -> None:
-    basetemp.mkdir(mode=0o700, parents=True, exist_ok=True)
-    basetemp = Path(os.path.realpath(basetemp))
+    basetemp = Path(real_name(os.fspath(basetemp)))
     factory: Any = getattr(config, "_tmp_path_factory", None)
     if factory is not None:
+
+        def made() -> Path:
+            basetemp.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return basetemp
+
         factory._given_basetemp = factory._basetemp = basetemp
+        factory.getbasetemp = made  # most tests never ask
         if hasattr(factory, "_next_number"):
             factory._next_number = {}
     cache: Any = getattr(config, "cache", None)

@@ -51,6 +51,7 @@ from pytest_evo.plugin.frames import FrameWriter
 from pytest_evo.plugin.isolation import mount
 from pytest_evo.plugin.isolation.candidates import quiet_bytecode
 from pytest_evo.plugin.isolation.paths import below
+from pytest_evo.plugin.isolation.paths import real
 from pytest_evo.plugin.isolation.reach import recorder
 from pytest_evo.plugin.isolation.shield import keep_signals
 from pytest_evo.plugin.isolation.shield import Shield
@@ -290,6 +291,7 @@ class ForkedChild:
         if surroundings != self._surroundings:
             surroundings.variables(place.artifact)  # the patterns are tried here once
             self._surroundings = surroundings
+        real(os.fspath(place.scratch.parent))
         if run.mount:
             mount.prepare(place.candidate, place.artifact)
         return fork(child)

@@ -30,6 +30,6 @@ def forget_examples(place: Path) -> None:
         loaded.set_hypothesis_home_dir(home)
     for name in _DERIVED:
         if (known / name).is_dir():
-            home.mkdir(exist_ok=True)
+            home.mkdir(parents=True, exist_ok=True)
             with contextlib.suppress(OSError):  # no links here: it is made again
                 (home / name).symlink_to(known / name)

@@ -6,6 +6,9 @@ report came. Frames would not do: whatever may break off a test, like the alarm 
 timeout plugin, would break off a frame as well, and a torn frame looks forged.
 """
 
+# The code under test may have replaced methods by now: functions.
+# ruff: noqa: PTH103
+
 from __future__ import annotations
 
 import json
@@ -16,6 +19,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from os import close  # the code under test may have others by now
 from os import getpid
+from os import makedirs
 from os import open as open_
 from os import pwrite
 from pathlib import Path
@@ -36,6 +40,7 @@ class SpentNote:
     """The test process's side. What is forked from it says nothing."""
 
     def __init__(self, folder: Path) -> None:
+        self._folder = str(folder)
         self._path = str(folder / NAME)
         self._owner = getpid()
 
@@ -47,8 +52,12 @@ class SpentNote:
         if getpid() != self._owner:
             return
         text = json.dumps([case, repeat, asdict(total())])
-        with suppress(OSError):  # no room, or the test has removed its folder
-            descriptor = open_(self._path, _WRITE, 0o600)
+        with suppress(OSError):  # no room, or a file in the way
+            try:
+                descriptor = open_(self._path, _WRITE, 0o600)
+            except FileNotFoundError:  # nothing has needed the folder so far
+                makedirs(self._folder, 0o700, exist_ok=True)
+                descriptor = open_(self._path, _WRITE, 0o600)
             try:
                 # the end of a longer text that was there is behind the line's end
                 pwrite(descriptor, text.encode("ascii") + b"\n", 0)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from dataclasses import asdict
 from dataclasses import replace
 
@@ -43,9 +44,17 @@ def test_fork_of_a_test_asks_nothing_and_notes_nothing(tmp_path):
     assert spent_so_far(tmp_path, "t.py::a", 0) == SHORT
 
 
-def test_folder_that_a_test_removed_is_no_error(tmp_path):
-    SpentNote(tmp_path / "gone")("t.py::a", 0, lambda: LONG)
-    assert spent_so_far(tmp_path / "gone", "t.py::a", 0) == NO_USAGE
+def test_folder_that_is_not_there_is_made_for_its_owner_alone(tmp_path):
+    folder = tmp_path / "all" / "new"
+    SpentNote(folder)("t.py::a", 0, lambda: LONG)
+    assert spent_so_far(folder, "t.py::a", 0) == LONG
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def test_place_where_no_folder_can_be_is_no_error(tmp_path):
+    (tmp_path / "file").touch()
+    SpentNote(tmp_path / "file" / "new")("t.py::a", 0, lambda: LONG)
+    assert spent_so_far(tmp_path / "file" / "new", "t.py::a", 0) == NO_USAGE
 
 
 @pytest.mark.parametrize(
