@@ -71,16 +71,20 @@ def rollout_environment(
 
 
 def enter_environment(wanted: Mapping[str, str]) -> None:
-    """Make ``os.environ`` equal to ``wanted``, in place.
-
-    Only what differs is written: the C library copies every text that it is given.
-    """
-    present = dict(os.environ)
-    for name in present.keys() - wanted.keys():
+    """Make ``os.environ`` equal to ``wanted``, in place."""
+    for name in [name for name in os.environ if name not in wanted]:
         del os.environ[name]
     for name, value in wanted.items():
-        if present.get(name) != value:
-            os.environ[name] = value
+        set_variable(name, value)
+
+
+def set_variable(name: str, value: str) -> None:
+    """Set a variable of this process, unless it is so already.
+
+    The C library copies every text that it is given.
+    """
+    if os.environ.get(name) != value:
+        os.environ[name] = value
 
 
 def conceal(hidden: Iterable[str]) -> None:

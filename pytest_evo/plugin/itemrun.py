@@ -10,7 +10,6 @@ last: which one that is depends on how runs are put together.
 from __future__ import annotations
 
 import copy
-import os
 import time
 from collections.abc import Callable
 from collections.abc import Generator
@@ -40,6 +39,7 @@ from pytest_evo.plugin.child import reseed
 from pytest_evo.plugin.declared import ARTIFACT_VARIABLE
 from pytest_evo.plugin.declared import declared_text
 from pytest_evo.plugin.declared import REPEAT_VARIABLE
+from pytest_evo.plugin.environment import set_variable
 from pytest_evo.plugin.hooks import score_from_hook
 from pytest_evo.plugin.modelwatch import counting
 from pytest_evo.plugin.modelwatch import watch_models
@@ -115,7 +115,7 @@ class ItemRunner:
             spent: told whenever what a rollout has spent changes, with what adds it up.
         """
         self._recorder.leave = leave
-        os.environ[ARTIFACT_VARIABLE] = str(artifact)
+        set_variable(ARTIFACT_VARIABLE, str(artifact))
         present = [(case, repeat) for case, repeat in runs if case in items]
         following = [items[case] for case, _ in present[1:]]
         for case, repeat in runs:
@@ -123,7 +123,7 @@ class ItemRunner:
                 emit("finished", case, repeat, RawRollout(Outcome.MISSING, None))
         for (case, repeat), after in zip(present, [*following, None], strict=True):
             item = items[case]
-            os.environ[REPEAT_VARIABLE] = str(repeat)
+            set_variable(REPEAT_VARIABLE, str(repeat))
             self._config.stash[CURRENT] = Current(artifact, case, repeat)
             self._reset(item)
             if spent is not None:
@@ -178,8 +178,9 @@ class ItemRunner:
             outcome = Outcome.ERROR
             record.broken.append(problem)
         tests = [report for report in record.reports if not is_subtest(report)]
+        kept = record.kept_reports()
         rootdir = self._config.rootpath
-        phases = [*phases_of(record.kept_reports(), rootdir), *record.shared]
+        phases = [*phases_of(kept, rootdir), *record.shared]
         phases += [
             Phase("protocol", "failed", 0.0, text, text) for text in record.broken
         ]
@@ -194,7 +195,7 @@ class ItemRunner:
                 steps=tuple(TraceStep(name, data) for name, data in notes.steps),
                 warnings=tuple(record.warnings),
                 fixtures=dict(record.fixtures),
-                serialized=tuple(self._serialized(record.kept_reports())),
+                serialized=tuple(self._serialized(kept)),
             ),
             problem=problem or record.refused,
         )

@@ -24,6 +24,7 @@ from pytest_evo.artifact.removal import remove
 from pytest_evo.errors import EvoError
 from pytest_evo.models import COPY_CHANGED
 from pytest_evo.models import TreeEntry
+from pytest_evo.plugin.environment import set_variable
 
 _SMALL = 64 * 1024  # bytes of a blob that is kept in memory while there is room
 _IN_MEMORY = 16_000_000  # bytes of all of these
@@ -42,8 +43,7 @@ def quiet_bytecode() -> None:
     written cannot be believed for the next candidate.
     """
     sys.dont_write_bytecode = True
-    if os.environ.get("PYTHONDONTWRITEBYTECODE") != "1":
-        os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+    set_variable("PYTHONDONTWRITEBYTECODE", "1")
 
 
 class CandidateCache:
