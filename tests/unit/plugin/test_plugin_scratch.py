@@ -83,6 +83,15 @@ def test_what_memory_has_no_room_for_goes_to_the_usual_place(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_scratch_directory_is_new_and_writable() -> None:
+    one, two = scratch_directory("evo-test-", 10), scratch_directory("evo-test-", 10)
+    assert one != two
+    for path in (one, two):
+        (path / "file").write_text("x")
+        give_back(path)
+        assert not path.exists()
+
+
 def test_directory_of_a_killed_process_is_removed(
     owner: subprocess.Popen[str],
 ) -> None:

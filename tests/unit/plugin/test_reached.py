@@ -9,7 +9,6 @@ from pytest_evo.models import Rollout
 from pytest_evo.plugin.reached import reached_digests
 from pytest_evo.plugin.reached import ReachedFiles
 from pytest_evo.plugin.reached import slow_fixtures
-from pytest_evo.plugin.scratch import scratch_directory
 from pytest_evo.testing.doubles import MemoryRollouts
 
 
@@ -53,12 +52,3 @@ def test_fixture_of_a_few_milliseconds_is_not_worth_naming() -> None:
         for case in "ab"
     ]
     assert slow_fixtures(rows, store, {"index"}) == {}
-
-
-def test_scratch_directory_is_new_and_writable() -> None:
-    one, two = scratch_directory("evo-test-", 10), scratch_directory("evo-test-", 10)
-    assert one != two
-    for path in (one, two):
-        (path / "file").write_text("x")
-        (path / "file").unlink()
-        path.rmdir()
