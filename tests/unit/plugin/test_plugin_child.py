@@ -34,7 +34,7 @@ def test_output_is_captured_into_memory() -> None:
     with _capture_files_in_memory():
         capture = _pytest.capture.FDCapture(1)
     assert vars(_pytest.capture)["TemporaryFile"] is before
-    where = os.readlink(f"/proc/self/fd/{capture.tmpfile.fileno()}")
+    where = str(Path(f"/proc/self/fd/{capture.tmpfile.fileno()}").readlink())
     assert where.startswith("/memfd:")
     capture.start()
     os.write(1, "\N{SNOWMAN}\r\n".encode())
