@@ -23,12 +23,11 @@ import datetime, os, pathlib, sys, time
 from pytest_evo.store.lock import RunLock
 lock = RunLock(pathlib.Path(sys.argv[1]), datetime.datetime.now(datetime.UTC))
 lock.acquire()
-if "fork" in sys.argv and os.fork() == 0:
+if "fork" not in sys.argv or os.fork() == 0:  # a fork says it when it has begun
+    print("held", flush=True)
     sys.stdout.close()
-    time.sleep(60)
-    os._exit(0)
-print("held", flush=True)
 time.sleep(60)
+os._exit(0)
 """
 
 
