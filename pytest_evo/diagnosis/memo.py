@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 K = TypeVar("K")
@@ -36,7 +37,8 @@ def by_identity(make: Callable[[K], V], most: int = AT_HAND) -> Callable[[K], V]
             if len(made) > most:
                 made.popitem(last=False)
         else:
-            made.move_to_end(key)
+            with suppress(KeyError):  # another thread has made room meanwhile
+                made.move_to_end(key)
         return found[1]
 
     return of

@@ -15,7 +15,6 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
-from functools import cache
 from operator import is_
 from operator import itemgetter
 from types import CodeType
@@ -107,7 +106,7 @@ class Judges:
         self._codes = {
             one: one.__code__ for one in found if isinstance(one, FunctionType)
         }
-        _swaps().watch(self._codes)
+        self._swapped = _listening()
 
     def changed(self) -> list[str]:
         """Names that stand for something else now."""
@@ -123,54 +122,38 @@ class Judges:
 
     def _recoded(self) -> set[int]:
         """Ids of the functions whose code was replaced inside of them."""
-        swapped = _swaps().seen()
-        codes = self._codes
-        suspects = codes.keys() if swapped is None else codes.keys() & swapped
-        return {id(one) for one in suspects if one.__code__ is not codes[one]}
+        if not self._swapped():
+            return set()
+        codes = self._codes.items()
+        return {id(one) for one, code in codes if one.__code__ is not code}
 
 
-class _Swaps:
-    """Hears which functions are given other code; there is an audit event for it.
+def _listening() -> Callable[[], bool]:
+    """Tells from now on whether any function has been given other code.
 
-    It spares reading the code of all of them, each of which has a page of its own.
+    There is an audit event for it. Listening spares reading the code of all functions,
+    each of which has a page of its own. What is kept here is in no module and on no
+    object; whatever makes the hook deaf for a while is told like a swap, and for good.
     """
+    heard = asked = 0
 
-    def __init__(self) -> None:
-        self._watched: set[object] = {_probe}
-        self._swapped: set[object] = set()
+    def hear(event: str, args: tuple[Any, ...]) -> None:  # with no name from outside
+        nonlocal heard
+        if event == "object.__setattr__" and args[1:2] == ("__code__",):
+            heard += 1
 
-    def watch(self, functions: Iterable[FunctionType]) -> None:
-        """Hear of these functions too."""
-        self._watched.update(functions)
-
-    def seen(self) -> set[object] | None:
-        """Those that were given code; None where it is not heard of any more."""
-        self._swapped.discard(_probe)
+    def swapped() -> bool:
+        nonlocal asked
+        asked += 1
         _probe.__code__ = _PROBED
-        return self._swapped if _probe in self._swapped else None
+        return heard != asked
 
-    def install(self) -> None:
-        """Add the hook; it stays for the life of the process, and must not raise."""
-
-        def hear(event: str, args: tuple[Any, ...]) -> None:
-            if event == "object.__setattr__" and args[1:2] == ("__code__",):
-                function = args[0]
-                if isinstance(function, FunctionType) and function in self._watched:
-                    self._swapped.add(function)
-
-        sys.addaudithook(hear)
-
-
-@cache
-def _swaps() -> _Swaps:
-    """Those of this process; the first call installs the hook."""
-    made = _Swaps()
-    made.install()
-    return made
+    sys.addaudithook(hear)
+    return swapped
 
 
 def _probe() -> None:
-    """Given its own code again, to find out whether that is heard."""
+    """Is given its own code again, to find out whether that is heard."""
 
 
 _PROBED: CodeType = _probe.__code__

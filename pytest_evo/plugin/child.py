@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 from collections.abc import Iterable
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import _pytest.capture
 import pluggy
 import pytest
 
@@ -65,28 +62,7 @@ def _restart_capturing(config: pytest.Config) -> None:
         manager.read_global_capture()  # what the worker printed is no rollout's
         manager.stop_global_capturing()
     manager._method = config.option.capture = _CAPTURE
-    with _capture_files_in_memory():
-        manager.start_global_capturing()
-
-
-@contextlib.contextmanager
-def _capture_files_in_memory() -> Iterator[None]:
-    """Spare the disk two files a process; pytest reads them into memory anyway."""
-    module: Any = _pytest.capture
-    on_disk = module.TemporaryFile
-
-    def in_memory(*, buffering: int) -> Any:
-        try:
-            descriptor = os.memfd_create("captured")
-        except (AttributeError, OSError):  # another system, or it may not
-            return on_disk(buffering=buffering)
-        return open(descriptor, "w+b", buffering)  # noqa: PTH123, a descriptor
-
-    module.TemporaryFile = in_memory
-    try:
-        yield
-    finally:
-        module.TemporaryFile = on_disk
+    manager.start_global_capturing()
 
 
 def _move_fault_handler(config: pytest.Config) -> None:

@@ -15,7 +15,6 @@ import inspect
 import linecache
 import os
 import select
-import shutil
 import sys
 import traceback
 import warnings
@@ -30,6 +29,7 @@ from typing import Protocol
 
 import pytest
 
+from pytest_evo.artifact.removal import remove
 from pytest_evo.models import CaseId
 from pytest_evo.models import Usage
 from pytest_evo.plugin import messages
@@ -194,7 +194,8 @@ class Child:
         except FileNotFoundError:
             pass
         except OSError:  # tests have left files there
-            shutil.rmtree(self._place.scratch, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                remove(self._place.scratch)
         return violation
 
 

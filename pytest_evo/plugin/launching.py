@@ -76,6 +76,7 @@ class CaseLauncher:
         self._settings = settings
         self._directory = directory
         self._memory = memory
+        (directory / "scratch").mkdir()
         self._project = session.config.rootpath
         self._artifact = self._project / settings.artifact
         self._files = _selected(self._artifact, settings.files)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+
+from pytest_evo.artifact.removal import remove
 
 if sys.platform != "win32":  # there nothing is claimed and nothing swept
     from fcntl import flock
@@ -59,17 +60,18 @@ def scratch_directory(prefix: str, needed: int) -> Path:
 
 def give_back(directory: Path) -> None:
     """Remove a directory with all that is in it, as far as that can be done."""
-    shutil.rmtree(directory, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        remove(directory)
     claim = _claims.pop(directory, -1)
     if claim >= 0:
         os.close(claim)
 
 
 def remove_abandoned(*prefixes: str) -> None:
-    """Remove directories whose process, with all that it forked, was killed.
+    """Remove directories whose process was killed.
 
     Only this user's, and only those that were made here: each of them has a file that
-    is locked for as long as it is in use.
+    names it, not a copy of it, and is locked for as long as its process lives.
     """
     if sys.platform == "win32":
         return
@@ -78,7 +80,8 @@ def remove_abandoned(*prefixes: str) -> None:
             descriptor = os.open(path / _CLAIM, os.O_RDWR | os.O_NOFOLLOW)
             try:
                 flock(descriptor, LOCK_EX | LOCK_NB)
-                shutil.rmtree(path, ignore_errors=True)
+                if os.read(descriptor, 100) == _identity(path):
+                    remove(path)
             finally:
                 os.close(descriptor)
 
@@ -91,8 +94,21 @@ def _claimed(name: str) -> Path:
         descriptor = os.open(directory / _CLAIM, flags, 0o600)
         with contextlib.suppress(OSError):  # a file system without locks
             flock(descriptor, LOCK_EX | LOCK_NB)
+        os.write(descriptor, _identity(directory))
         _claims[directory] = descriptor
     return directory
+
+
+def _identity(directory: Path) -> bytes:
+    status = directory.stat()
+    return f"{status.st_dev} {status.st_ino}\n".encode()
+
+
+def _forget() -> None:
+    """In a fork: it could give back what its parent holds."""
+    for descriptor in _claims.values():
+        os.close(descriptor)
+    _claims.clear()
 
 
 def _abandoned(prefixes: tuple[str, ...]) -> Iterator[Path]:
@@ -112,3 +128,7 @@ def _is_old(entry: os.DirEntry[str], before: float) -> bool:
         return False
     ours = entry.is_dir(follow_symlinks=False) and status.st_uid == os.geteuid()
     return ours and status.st_mtime < before
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

@@ -312,7 +312,6 @@ class Server:
         if leg.parted or (leg.todo and not early):
             raise FrameForged("a test process took leave before its cases had run")
         leg.parted = True
-        self._selector.unregister(leg.process.reader)  # what else comes is read then
         if leg.run.candidate == START:  # what the suite itself does is no candidate's
             self._usual.update(farewell.tampered)
         else:
@@ -394,8 +393,9 @@ class Server:
     def _tell(self, message: messages.Message) -> None:
         """Tell the controller; begins and ends of cases wait for each other.
 
-        Nobody acts on them before their process has ended, and every message wakes the
-        controller, which shares the processors with the test processes.
+        Every message wakes the controller, which shares the processors with the test
+        processes. It acts on these only when their process has ended, or this one: a
+        case that takes its worker along that soon is not known to have begun.
         """
         self._untold.append(messages.encode(message))
         if not isinstance(message, messages.Started | messages.Finished):

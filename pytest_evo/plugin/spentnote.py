@@ -7,7 +7,7 @@ timeout plugin, would break off a frame as well, and a torn frame looks forged.
 """
 
 # The code under test may have replaced methods by now: functions.
-# ruff: noqa: PTH103
+# ruff: noqa: PTH102
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from os import close  # the code under test may have others by now
 from os import getpid
-from os import makedirs
+from os import mkdir
 from os import open as open_
 from os import pwrite
 from pathlib import Path
@@ -56,7 +56,8 @@ class SpentNote:
             try:
                 descriptor = open_(self._path, _WRITE, 0o600)
             except FileNotFoundError:  # nothing has needed the folder so far
-                makedirs(self._folder, 0o700, exist_ok=True)
+                with suppress(FileExistsError):
+                    mkdir(self._folder, 0o700)
                 descriptor = open_(self._path, _WRITE, 0o600)
             try:
                 # the end of a longer text that was there is behind the line's end

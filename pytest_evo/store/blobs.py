@@ -91,7 +91,7 @@ class DirectoryBlobs:
         """Whether an earlier session wrote it, and a crash did not cut it."""
         try:
             return self._file(sha).read_bytes() == data
-        except OSError:
+        except FileNotFoundError:
             return False
 
     def _file(self, sha: str) -> Path:

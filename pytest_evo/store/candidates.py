@@ -20,7 +20,6 @@ from pytest_evo.models import ChangelogEntry
 from pytest_evo.models import TreeHash
 from pytest_evo.store.disk import failed
 from pytest_evo.store.disk import write_atomic
-from pytest_evo.store.disk import write_plain
 from pytest_evo.store.records import adapter_for
 from pytest_evo.store.records import to_json
 from pytest_evo.store.trees import TreeFiles
@@ -97,11 +96,10 @@ def changelog_lines(changelog: Sequence[ChangelogEntry]) -> bytes:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Write a file anew, unless it is there as it has to be."""
+    """Write a file, unless it is there as it has to be."""
     try:
-        found = path.read_bytes()
+        if path.read_bytes() == data:
+            return
     except FileNotFoundError:
-        write_plain(str(path), data)
-    else:
-        if found != data:
-            write_atomic(path, data, durable=False)
+        pass
+    write_atomic(path, data, durable=False)

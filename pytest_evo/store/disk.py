@@ -137,14 +137,9 @@ def write_plain(path: str, data: bytes) -> None:
         except FileNotFoundError:  # the first of its folder
             Path(path).parent.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(path, _ANEW, 0o644)
-        try:
-            write_all(descriptor, data)
-        finally:
-            os.close(descriptor)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            Path(path).unlink()
         raise failed(error, Path(path)) from error
+    _fill(descriptor, Path(path), data)
 
 
 def write_once(path: Path, data: bytes, is_whole: Callable[[], bool]) -> None:
@@ -155,7 +150,8 @@ def write_once(path: Path, data: bytes, is_whole: Callable[[], bool]) -> None:
     there is a file of that name and it is not ``is_whole``, it is written again.
 
     Raises:
-        RunDirectoryProblem: the disk is full, read-only or broken; no file is left.
+        RunDirectoryProblem: the disk is full, read-only or broken, or a file of that
+            name cannot be read; no half file is left.
     """
     try:
         try:
@@ -168,9 +164,18 @@ def write_once(path: Path, data: bytes, is_whole: Callable[[], bool]) -> None:
                 return
             path.unlink()
             descriptor = os.open(path, _NEW, 0o644)
+    except OSError as error:
+        raise failed(error, path) from error
+    _fill(descriptor, path, data, durable=True)
+
+
+def _fill(descriptor: int, path: Path, data: bytes, *, durable: bool = False) -> None:
+    """Write what was just opened, and close it; no half file is left."""
+    try:
         try:
             write_all(descriptor, data)
-            os.fsync(descriptor)
+            if durable:
+                os.fsync(descriptor)
         finally:
             os.close(descriptor)
     except OSError as error:

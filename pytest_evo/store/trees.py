@@ -85,7 +85,10 @@ class TreeFiles:
     def _is_whole(self, tree_hash: TreeHash) -> bool:
         try:
             self._read(tree_hash)
-        except RunDirectoryProblem:
+        except RunDirectoryProblem as problem:
+            why = problem.__cause__
+            if isinstance(why, OSError) and not isinstance(why, FileNotFoundError):
+                raise  # who knows what is in it
             return False  # written again: the tree at hand is the right one
         return True
 

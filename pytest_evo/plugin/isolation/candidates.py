@@ -199,7 +199,7 @@ class CandidateCache:
                 self._write_from_disk(entry.blob, out)
             elif small:
                 self._small.move_to_end(entry.blob)
-                os.write(out, small)
+                _write_all(out, small)
             os.fchmod(out, mode)
         finally:
             os.close(out)
@@ -209,11 +209,15 @@ class CandidateCache:
         try:
             if not _clone(source, out):
                 while data := os.read(source, _CHUNK):
-                    view = memoryview(data)
-                    while view:
-                        view = view[os.write(out, view) :]
+                    _write_all(out, data)
         finally:
             os.close(source)
+
+
+def _write_all(out: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(out, view) :]
 
 
 def check_manifest(manifest: Sequence[TreeEntry]) -> None:

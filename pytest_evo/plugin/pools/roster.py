@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import contextlib
 import socket
 import threading
 from collections.abc import Callable
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from dataclasses import field
 from pathlib import Path
 
+from pytest_evo.artifact.removal import remove
 from pytest_evo.models import Tree
 from pytest_evo.plugin import processes
 from pytest_evo.plugin.links import Link
@@ -61,7 +62,8 @@ class Worker:
             processes.sweep_leaders((), hello.token.encode())
             for directory in (hello.directory, hello.memory):
                 if Path(directory).name.startswith(DIRECTORY_PREFIX):
-                    shutil.rmtree(directory, ignore_errors=True)
+                    with contextlib.suppress(OSError):
+                        remove(Path(directory))
 
         if hello.token:
             timer = threading.Timer(_SWEEP, clear)

@@ -44,17 +44,37 @@ def test_swapped_code_object_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
-def test_swapped_code_is_found_where_nobody_hears_of_it(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [(builtins, "isinstance"), (builtins, "type"), (canary, "FunctionType")],
+)
+def test_swap_is_found_whatever_was_something_else_meanwhile(
+    monkeypatch: pytest.MonkeyPatch, place: Any, name: str
 ) -> None:
     judges = Judges()
-    for heard in (set[object](), None):
-        with monkeypatch.context() as patch:
-            if heard is not None:
-                patch.setattr(canary._swaps(), "_watched", heard)
-            patch.setattr(outcomes.outcome_of, "__code__", (lambda it: it).__code__)
-            assert f"{outcomes.__name__}.outcome_of" in judges.changed()
-        assert judges.changed() == []
+    function = runner.pytest_runtest_makereport
+    code = function.__code__
+    with monkeypatch.context() as patch:
+        patch.setattr(place, name, lambda *args: False)
+        function.__code__ = (lambda item, call: None).__code__
+    try:
+        found = judges.changed()
+    finally:
+        function.__code__ = code
+    assert found == ["_pytest.runner.pytest_runtest_makereport"]
+    assert judges.changed() == []
+
+
+def test_swap_is_found_though_somebody_has_asked_in_between() -> None:
+    judges = Judges()
+    code = runner.call_and_report.__code__
+    runner.call_and_report.__code__ = (lambda *args, **kwds: None).__code__
+    judges._swapped()
+    try:
+        found = judges.changed()
+    finally:
+        runner.call_and_report.__code__ = code
+    assert found == ["_pytest.runner.call_and_report"]
 
 
 @pytest.mark.parametrize("how", [setattr, object.__setattr__, FunctionType.__setattr__])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -18,11 +19,20 @@ from pytest_evo.plugin.scratch import temporary_directory
 
 pytest.importorskip("fcntl")
 OWNER = """
-import os, sys
+import fcntl, os, sys
 from pytest_evo.plugin.scratch import temporary_directory
 print(temporary_directory("evo-"), flush=True)
-if "fork" in sys.argv and os.fork():
-    os._exit(0)
+if "unlock" in sys.argv:
+    child = os.fork()
+    if not child:
+        for number in range(3, 100):
+            try:
+                fcntl.flock(number, fcntl.LOCK_UN)
+            except OSError:
+                pass
+        os._exit(0)
+    os.waitpid(child, 0)
+    print("tried", flush=True)
 sys.stdin.read()
 """
 
@@ -60,6 +70,10 @@ def made_by(process: subprocess.Popen[str]) -> Path:
 def age(path: Path) -> None:
     hour_ago = time.time() - 3600
     os.utime(path, (hour_ago, hour_ago))
+
+
+def claim(path: Path) -> None:
+    (path / ".pytest-evo").write_bytes(scratch._identity(path))
 
 
 def test_size_is_that_of_all_files_and_of_links_themselves(tmp_path: Path) -> None:
@@ -112,14 +126,40 @@ def test_directory_of_a_living_process_stays(owner: subprocess.Popen[str]) -> No
     assert made.is_dir()
 
 
-def test_directory_that_a_fork_still_uses_stays(place: Path) -> None:
-    process = _start(place, "fork")
+def test_read_only_folders_of_a_killed_process_are_removed(
+    owner: subprocess.Popen[str],
+) -> None:
+    made = made_by(owner)
+    (made / "copies" / "locked").mkdir(parents=True)
+    (made / "copies" / "locked" / "file").touch()
+    (made / "copies" / "locked").chmod(0o500)
+    owner.kill()
+    owner.wait()
+    age(made)
+    remove_abandoned("evo-")
+    assert not made.exists()
+
+
+def test_copy_that_somebody_made_stays(owner: subprocess.Popen[str]) -> None:
+    made = made_by(owner)
+    kept = made.with_name("evo-kept")
+    shutil.copytree(made, kept)
+    owner.kill()
+    owner.wait()
+    age(kept)
+    remove_abandoned("evo-")
+    assert kept.is_dir()
+
+
+def test_fork_cannot_give_a_directory_back_to_others(place: Path) -> None:
+    process = _start(place, "unlock")
     made = made_by(process)
-    process.wait()
+    assert process.stdout is not None
+    assert process.stdout.readline() == "tried\n"
     age(made)
     remove_abandoned("evo-")
     assert made.is_dir()
-    process.communicate("")  # lets the fork go
+    process.communicate("")
 
 
 def test_own_directory_stays_until_it_is_given_back(place: Path) -> None:
@@ -138,7 +178,7 @@ def test_what_was_not_made_here_stays(place: Path, name: str) -> None:
     if name == "evo-link":
         (place / name).symlink_to(target)
     if name != "evo-agents":
-        (target / ".pytest-evo").touch()
+        claim(target)
     age(target)
     remove_abandoned("evo-")
     assert target.is_dir()
@@ -147,7 +187,7 @@ def test_what_was_not_made_here_stays(place: Path, name: str) -> None:
 def test_directory_that_is_just_made_stays(place: Path) -> None:
     made = place / "evo-new"
     made.mkdir()
-    (made / ".pytest-evo").touch()
+    claim(made)
     remove_abandoned("evo-")
     assert made.is_dir()
     age(made)

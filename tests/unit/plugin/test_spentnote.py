@@ -45,7 +45,7 @@ def test_fork_of_a_test_asks_nothing_and_notes_nothing(tmp_path):
 
 
 def test_folder_that_is_not_there_is_made_for_its_owner_alone(tmp_path):
-    folder = tmp_path / "all" / "new"
+    folder = tmp_path / "new"
     SpentNote(folder)("t.py::a", 0, lambda: LONG)
     assert spent_so_far(folder, "t.py::a", 0) == LONG
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
