@@ -34,7 +34,7 @@ from pytest_evo.store.recovery import open_sound
 from pytest_evo.store.recovery import Scan
 from pytest_evo.store.recovery import scan_journal
 from pytest_evo.store.recovery import scan_notes
-from pytest_evo.store.recovery import sound_lines
+from pytest_evo.store.recovery import sound_notes
 
 _RESUME = "resume"
 _SPARE = ".spare-"
@@ -244,7 +244,7 @@ class _FileScope:
     def _recover(self) -> tuple[Event, ...]:
         scan = scan_notes(self._path)
         found = []
-        for _, record in sound_lines(self._path):
+        for _, record in sound_notes(self._path):
             event = decode(record)
             found.append(event)
             self._noted[id(event)] = (event, record.at, record.fields)
@@ -371,7 +371,8 @@ def worked(run_dir: Path, created: datetime) -> Worked:
             if isinstance(event, RunResumed):
                 before, began = event.seconds_before, record.at
     for notes in open_scopes(note_files(run_dir), scan.closed):
-        last = max(last, scan_notes(notes).last_at)
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            last = max(last, scan_notes(notes).last_at)
     end = datetime.fromisoformat(last)
     seconds = (end - datetime.fromisoformat(began)).total_seconds()
     return Worked(before + max(0.0, seconds), end)

@@ -8,12 +8,15 @@ nobody was told that it is there. Anything else that is not as it was written is
 
 from __future__ import annotations
 
+import io
+import os
 from collections import Counter
 from collections.abc import Iterable
 from collections.abc import Iterator
 from dataclasses import dataclass
 from dataclasses import field
 from pathlib import Path
+from typing import BinaryIO
 
 from pytest_evo.errors import JournalDamaged
 from pytest_evo.store.disk import AppendFile
@@ -45,22 +48,56 @@ class Scan:
 def sound_lines(path: Path) -> Iterator[tuple[int, Record]]:
     """Every sound record with the offset behind it; a torn tail ends it.
 
+    What somebody appends meanwhile is not looked at.
+
     Raises:
         JournalDamaged: something before the tail is not as it was written.
     """
-    offset = 0
-    number = 0
     with path.open("rb") as file:
-        for line in file:
-            number += 1
-            record = parse(line.removesuffix(b"\n"))
-            if record is None:
-                _insist_on_torn(path, number, line, file)
-                return
-            if record.seq != number:
-                raise damaged(path, number, f"it says that it is record {record.seq}")
-            offset += len(line)
-            yield offset, record
+        yield from _sound(path, _until(file, os.fstat(file.fileno()).st_size))
+
+
+def sound_notes(path: Path) -> list[tuple[int, Record]]:
+    """The same for the notes of a scope, which may close at any moment.
+
+    Its file is then emptied and used for the next scope: nothing is found here.
+
+    Raises:
+        JournalDamaged: something before the tail is not as it was written.
+    """
+    data = path.read_bytes()
+    while True:
+        try:
+            found = list(_sound(path, io.BytesIO(data)))
+        except JournalDamaged:
+            before, data = data, path.read_bytes()
+            if data == before:
+                raise
+        else:
+            scope = scope_of(path)
+            return found if all(row.scope == scope for _, row in found) else []
+
+
+def _until(file: BinaryIO, end: int) -> Iterator[bytes]:
+    """Lines up to an offset; the last one may be cut."""
+    for line in file:
+        yield line[:end]
+        end -= len(line)
+        if end <= 0:
+            return
+
+
+def _sound(path: Path, lines: Iterator[bytes]) -> Iterator[tuple[int, Record]]:
+    offset = 0
+    for number, line in enumerate(lines, start=1):
+        record = parse(line.removesuffix(b"\n"))
+        if record is None:
+            _insist_on_torn(path, number, line, lines)
+            return
+        if record.seq != number:
+            raise damaged(path, number, f"it says that it is record {record.seq}")
+        offset += len(line)
+        yield offset, record
 
 
 def _insist_on_torn(
@@ -107,7 +144,7 @@ def scan_journal(path: Path) -> Scan:
 def scan_notes(path: Path) -> Scan:
     """Find the sound notes of an open scope: each commits itself."""
     scan = Scan()
-    for offset, record in sound_lines(path):
+    for offset, record in sound_notes(path):
         scan.end = offset
         scan.records += 1
         scan.last_at = max(scan.last_at, record.at)
@@ -145,11 +182,16 @@ def notes_path(run_dir: Path, scope: str, times_closed: int) -> Path:
     return run_dir / OPEN / f"{scope}{again}.jsonl"
 
 
+def scope_of(notes: Path) -> str:
+    """The scope that a file of notes belongs to."""
+    return notes.stem.partition("+")[0]
+
+
 def open_scopes(files: Iterable[Path], closed: Counter[str]) -> dict[Path, str]:
     """Those files of notes whose scope is open, with its name."""
     scopes = {}
     for path in files:
-        scope = path.stem.partition("+")[0]
+        scope = scope_of(path)
         if path == notes_path(path.parent.parent, scope, closed[scope]):
             scopes[path] = scope
     return scopes

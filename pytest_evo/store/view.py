@@ -49,7 +49,7 @@ from pytest_evo.store.recovery import JOURNAL
 from pytest_evo.store.recovery import note_files
 from pytest_evo.store.recovery import open_scopes
 from pytest_evo.store.recovery import scan_journal
-from pytest_evo.store.recovery import sound_lines
+from pytest_evo.store.recovery import sound_notes
 from pytest_evo.store.rollouts import RolloutFiles
 from pytest_evo.store.run_info import read_info
 from pytest_evo.store.run_info import RunInfo
@@ -205,7 +205,7 @@ def load_run(path: Path) -> RunView:
 
 def _notes(file: Path) -> list[Event]:
     try:
-        return [decode(record) for _, record in sound_lines(file)]
+        return [decode(record) for _, record in sound_notes(file)]
     except FileNotFoundError:
         return []  # closed since the folder was listed
 

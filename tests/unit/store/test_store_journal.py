@@ -31,6 +31,8 @@ from pytest_evo.store.clock import RunClock
 from pytest_evo.store.journal import FileJournal
 from pytest_evo.store.journal import resume_clock
 from pytest_evo.store.journal import worked
+from pytest_evo.store.recovery import sound_lines
+from pytest_evo.store.recovery import sound_notes
 from pytest_evo.store.repair import repair_journal
 from pytest_evo.testing.journal_contract import rollout
 from pytest_evo.testing.journal_contract import started
@@ -375,6 +377,30 @@ def test_notes_survive_a_kill(tmp_path: Path) -> None:
     assert dead.returncode == -signal.SIGKILL
     with journal_in(tmp_path) as journal:
         assert list(journal.open("1").found) == [rollout(number) for number in range(5)]
+
+
+def test_reader_is_not_misled_by_what_is_appended_meanwhile(tmp_path: Path) -> None:
+    with journal_in(tmp_path) as journal:
+        journal.append(started(1), started(2))
+        path = tmp_path / "journal.jsonl"
+        whole = path.read_bytes()
+        first, second = whole.splitlines(keepends=True)
+        path.write_bytes(first + second[:40])
+        lines = sound_lines(path)
+        assert next(lines)[1].seq == 1
+        path.write_bytes(whole + first)
+        assert list(lines) == []
+
+
+def test_reader_is_not_misled_by_the_notes_of_the_next_scope(tmp_path: Path) -> None:
+    with journal_in(tmp_path) as journal:
+        scope = journal.open("1")
+        scope.note(rollout())
+        mine = tmp_path / "open" / "1.jsonl"
+        assert len(sound_notes(mine)) == 1
+        other = mine.with_name("2.jsonl")
+        other.write_bytes(mine.read_bytes())
+        assert sound_notes(other) == []
 
 
 def test_damaged_note_names_its_file_and_its_run(tmp_path: Path) -> None:
