@@ -105,7 +105,7 @@ class CaseLauncher:
 
     def trouble(self) -> str | None:
         """Why nothing can be started here any more; None if it can."""
-        return no_room(self._directory) or no_room(self._memory)
+        return no_room(self._directory)
 
     def missing(self, run: messages.Run) -> Sequence[str]:
         """Blobs that the worker does not have."""
@@ -133,7 +133,7 @@ class CaseLauncher:
         """Start a process for these runs."""
         self._count += 1
         scratch = self._directory / "scratch" / str(self._count)
-        log = self._memory / f"log-{self._count}"
+        log = self._roomy() / f"log-{self._count}"
         if run.mode is Mode.WORKSPACE:
             return self._launch_workspace(run, todo, scratch, log)
         candidate = self._cache.copy(run.manifest)
@@ -151,6 +151,9 @@ class CaseLauncher:
         except BaseException:
             self._cache.remove(candidate)
             raise
+
+    def _roomy(self) -> Path:
+        return self._directory if no_room(self._memory) else self._memory
 
     def sweep(self, live: Sequence[Subject], dead: Subject) -> None:
         """Kill what a dead test process left behind."""

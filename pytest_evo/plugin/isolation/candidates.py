@@ -25,6 +25,7 @@ from pytest_evo.errors import EvoError
 from pytest_evo.models import COPY_CHANGED
 from pytest_evo.models import TreeEntry
 from pytest_evo.plugin.environment import set_variable
+from pytest_evo.plugin.room import is_full
 
 _SMALL = 64 * 1024  # bytes of a blob that is kept in memory while there is room
 _IN_MEMORY = 16_000_000  # bytes of all of these
@@ -64,16 +65,18 @@ class CandidateCache:
 
         Args:
             directory: for blobs, and for copies unless they have a place of their own.
-            copies: where copies are made.
+            copies: where copies are made for as long as there is room.
             in_memory: bytes of blobs that are kept in memory at most.
         """
         self._in_memory = in_memory
         self._blobs = directory / "blobs"
-        self._copies = copies or directory / "copies"
+        self._beside = directory / "copies"
+        self._copies = copies or self._beside
         self.folders = (directory, self._copies)
         """All that belongs to candidates."""
         self._blobs.mkdir(parents=True, exist_ok=True)
-        self._copies.mkdir(parents=True, exist_ok=True)
+        for folder in (self._copies, self._beside):
+            folder.mkdir(parents=True, exist_ok=True)
         self._small: OrderedDict[str, bytes] = OrderedDict()
         self._small_bytes = 0
 
@@ -117,12 +120,28 @@ class CandidateCache:
             ManifestRefused: a name or a link leads out of the directory.
         """
         check_manifest(manifest)
-        if into is None:
-            top = tempfile.mkdtemp(dir=self._copies)
+        if into is not None:
+            os.makedirs(into, exist_ok=True)
+            self._fill(os.fspath(into), manifest)
+            return into
+        try:
+            return self._new_copy(self._copies, manifest)
+        except OSError as error:
+            if self._copies == self._beside or not is_full(error):
+                raise
+        return self._new_copy(self._beside, manifest)
+
+    def _new_copy(self, parent: Path, manifest: Sequence[TreeEntry]) -> Path:
+        top = tempfile.mkdtemp(dir=parent)
+        try:
             os.chmod(top, 0o755)
-        else:
-            top = os.fspath(into)
-            os.makedirs(top, exist_ok=True)
+            self._fill(top, manifest)
+        except BaseException:
+            remove_tree(Path(top))
+            raise
+        return Path(top)
+
+    def _fill(self, top: str, manifest: Sequence[TreeEntry]) -> None:
         folders: list[tuple[str, int]] = []
         made = {""}
         for entry in manifest:
@@ -140,7 +159,6 @@ class CandidateCache:
                 self._write(entry, target)
         for target, mode in sorted(folders, reverse=True):  # inner ones first
             os.chmod(target, mode)
-        return Path(top)
 
     def violation(
         self,

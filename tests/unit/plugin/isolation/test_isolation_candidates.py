@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import hashlib
 import importlib
 import os
@@ -80,6 +81,29 @@ def test_blobs_that_memory_has_no_room_for_are_files(tmp_path: Path) -> None:
     copy = cache.copy(manifest)
     assert [path.read_bytes() for path in sorted(copy.iterdir())] == [*contents, BIG]
     assert len(list((tmp_path / "blobs").iterdir())) == 20 + 1
+
+
+def test_copy_that_memory_has_no_room_for_is_made_beside_the_blobs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = tmp_path / "memory"
+    cache = CandidateCache(tmp_path / "cache", memory)
+    filled(cache, b"one", BIG)
+    manifest = (entry("a", b"one"), entry("b", BIG))
+    assert cache.copy(manifest).parent == memory
+    write = CandidateCache._write
+
+    def full(cache: CandidateCache, entry: TreeEntry, target: str) -> None:
+        if target.startswith(f"{memory}/") and entry.path == "b":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), target)
+        write(cache, entry, target)
+
+    monkeypatch.setattr(CandidateCache, "_write", full)
+    copy = cache.copy(manifest)
+    assert copy.parent == tmp_path / "cache" / "copies"
+    assert copy.parent.parent in cache.folders
+    assert cache.violation(copy, manifest) is None
+    assert len(list(memory.iterdir())) == 1
 
 
 def test_damaged_blob_is_refused(cache: CandidateCache) -> None:
