@@ -61,7 +61,7 @@ def write_entry(entry: TreeEntry, blobs: BlobStore, path: str) -> None:
         else:
             handle = os.open(path, _WRITE, 0o600)
             try:
-                _write_all(handle, blobs.get(entry.blob))
+                _write_content(handle, blobs.get(entry.blob))
                 os.chmod(path if os.name == "nt" else handle, entry.mode)  # noqa: PTH101
             finally:
                 os.close(handle)
@@ -72,19 +72,28 @@ def write_entry(entry: TreeEntry, blobs: BlobStore, path: str) -> None:
         ) from error
 
 
-def _write_all(handle: int, data: bytes) -> None:
+def write_all(handle: int, data: bytes) -> None:
+    """Write every byte; one system call unless the kernel takes fewer.
+
+    Raises:
+        OSError: the disk refuses; some bytes may have been written.
+    """
+    left = memoryview(data)
+    while left:
+        left = left[os.write(handle, left) :]
+
+
+def _write_content(handle: int, data: bytes) -> None:
     """Write bytes; long stretches of zeros in big files become holes again."""
     if len(data) <= _BIG:
-        left = memoryview(data)
-        while left:
-            left = left[os.write(handle, left) :]
+        write_all(handle, data)
         return
     for start in range(0, len(data), _BIG):
         chunk = data[start : start + _BIG]
         if chunk.count(0) == len(chunk):
             os.lseek(handle, len(chunk), os.SEEK_CUR)
         else:
-            _write_all(handle, chunk)
+            write_all(handle, chunk)
     os.ftruncate(handle, len(data))
 
 

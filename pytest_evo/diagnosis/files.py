@@ -19,6 +19,7 @@ from typing import Any
 from pydantic_core import PydanticSerializationError
 from pydantic_core import to_json
 
+from pytest_evo.artifact.writing import write_all
 from pytest_evo.diagnosis.brief import brief_text
 from pytest_evo.diagnosis.brief import texts_of
 from pytest_evo.diagnosis.memo import by_identity
@@ -223,9 +224,7 @@ def _write(path: str, data: bytes) -> None:
     # plain strings and calls: a dozen files are written for every proposal
     handle = os.open(path, _FLAGS, 0o666)
     try:
-        left = memoryview(data)
-        while left:
-            left = left[os.write(handle, left) :]
+        write_all(handle, data)
     finally:
         os.close(handle)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from collections.abc import Iterator
 from pathlib import Path
 
+from pytest_evo.artifact.writing import write_all
 from pytest_evo.errors import RunDirectoryProblem
 
 _COUNTER = itertools.count()
@@ -70,17 +71,6 @@ def _cannot_begin(error: OSError, path: Path) -> RunDirectoryProblem:
     )
 
 
-def write_all(descriptor: int, data: bytes) -> None:
-    """Write every byte; one system call unless the kernel takes fewer.
-
-    Raises:
-        OSError: the disk refuses; some bytes may have been written.
-    """
-    written = os.write(descriptor, data)
-    while written < len(data):
-        written += os.write(descriptor, data[written:])
-
-
 def sync_directory(path: Path) -> None:
     """Make names created or replaced in a directory survive a power loss.
 
@@ -132,11 +122,7 @@ def write_plain(path: str, data: bytes) -> None:
         RunDirectoryProblem: the disk is full, read-only or broken; no file is left.
     """
     try:
-        try:
-            descriptor = os.open(path, _ANEW, 0o644)
-        except FileNotFoundError:  # the first of its folder
-            Path(path).parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(path, _ANEW, 0o644)
+        descriptor = _opened(path, _ANEW)
     except OSError as error:
         raise failed(error, Path(path)) from error
     _fill(descriptor, Path(path), data)
@@ -155,18 +141,24 @@ def write_once(path: Path, data: bytes, is_whole: Callable[[], bool]) -> None:
     """
     try:
         try:
-            descriptor = os.open(path, _NEW, 0o644)
-        except FileNotFoundError:  # the first of its folder
-            path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(path, _NEW, 0o644)
+            descriptor = _opened(path, _NEW)
         except FileExistsError:
             if is_whole():
                 return
             path.unlink()
-            descriptor = os.open(path, _NEW, 0o644)
+            descriptor = _opened(path, _NEW)
     except OSError as error:
         raise failed(error, path) from error
     _fill(descriptor, path, data, durable=True)
+
+
+def _opened(path: str | Path, flags: int) -> int:
+    """Open a file; its folder is made for the first one in it."""
+    try:
+        return os.open(path, flags, 0o644)
+    except FileNotFoundError:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        return os.open(path, flags, 0o644)
 
 
 def _fill(descriptor: int, path: Path, data: bytes, *, durable: bool = False) -> None:

@@ -13,9 +13,9 @@ from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 
+from pytest_evo.artifact.writing import write_all
 from pytest_evo.errors import RunDirectoryProblem
 from pytest_evo.store.disk import failed
-from pytest_evo.store.disk import write_all
 
 LOCK = "lock"
 

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from pytest_evo.artifact.links import leads_out
 from pytest_evo.artifact.removal import remove
+from pytest_evo.artifact.writing import write_all
 from pytest_evo.errors import EvoError
 from pytest_evo.models import COPY_CHANGED
 from pytest_evo.models import TreeEntry
@@ -217,7 +218,7 @@ class CandidateCache:
                 self._write_from_disk(entry.blob, out)
             elif small:
                 self._small.move_to_end(entry.blob)
-                _write_all(out, small)
+                write_all(out, small)
             os.fchmod(out, mode)
         finally:
             os.close(out)
@@ -227,15 +228,9 @@ class CandidateCache:
         try:
             if not _clone(source, out):
                 while data := os.read(source, _CHUNK):
-                    _write_all(out, data)
+                    write_all(out, data)
         finally:
             os.close(source)
-
-
-def _write_all(out: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(out, view) :]
 
 
 def check_manifest(manifest: Sequence[TreeEntry]) -> None:

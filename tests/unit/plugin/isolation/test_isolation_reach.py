@@ -59,6 +59,11 @@ def watch(
     return seen
 
 
+def watch_prompt(candidate: Path, project: Path) -> Seen:
+    read = (candidate / "prompt.txt").read_text
+    return watch(read, project / "artifact", candidate, project)
+
+
 def in_place(action: Callable[[], object], project: Path) -> Seen:
     real = project / "artifact"
     # a candidate of its own name makes a window that carries nothing over
@@ -77,12 +82,7 @@ def test_files_in_memory_are_reached(project: Path) -> None:
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         candidate = Path(folder) / "copy"
         shutil.copytree(project / "artifact", candidate)
-        seen = watch(
-            (candidate / "prompt.txt").read_text,
-            project / "artifact",
-            candidate,
-            project,
-        )
+        seen = watch_prompt(candidate, project)
     assert seen.reach.files == ("prompt.txt",)
 
 
@@ -373,12 +373,7 @@ def test_process_that_runs_no_test_notes_nothing_and_can_begin_later(
     (project / "artifact" / "prompt.txt").read_text()
     collected = seer.end_collection(project / "artifact", project)
     assert not collected.reach.files
-    seen = watch(
-        (candidate / "prompt.txt").read_text,
-        project / "artifact",
-        candidate,
-        project,
-    )
+    seen = watch_prompt(candidate, project)
     assert seen.reach.files == ("prompt.txt",)
 
 
